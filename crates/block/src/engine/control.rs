@@ -175,14 +175,14 @@ impl Engine {
     /// Forgets blocks of a volume that the store has too, a portion of them at a time, so that nobody waits for long; whether that is all.
     /// Blocks that are dirty, or in use at the moment, stay. While the log is full nothing is forgotten: ask again later.
     pub fn drop_clean(&mut self, volume: usize, drops: &mut Drops) -> bool {
-        let Shared { extents, volumes, write_order, .. } = &mut self.shared;
-        let has_failed = write_order.failure().is_some();
-        if has_failed || !write_order.has_room() {
+        let Shared { extents, volumes, log, write_order, .. } = &mut self.shared;
+        let has_failed = log.failure().is_some();
+        if has_failed || !log.has_room() {
             return has_failed;
         }
         let number = volumes[volume].number;
         let next = extents.forget_clean(number, drops.from_slot, DROP_BLOCKS, &mut drops.bytes);
-        write_order.note_map(extents);
+        write_order.note_map(log, extents);
         drops.from_slot = next.unwrap_or(u32::MAX);
         next.is_none()
     }

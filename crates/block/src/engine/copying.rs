@@ -13,7 +13,7 @@ impl Work<'_> {
     pub fn copy(mut self) -> After {
         let number = self.shared.volumes[self.op.volume].number;
         let wait = self.shared.write_order.before_store(number, &self.op.units());
-        if self.shared.write_order.must_wait(self.id, wait) {
+        if self.shared.log.must_wait(self.id, wait) {
             self.op.stage = Stage::Opening;
             return After::Waits;
         }

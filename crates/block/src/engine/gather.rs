@@ -45,7 +45,7 @@ impl Work<'_> {
                 volume.counts.cache_read_bytes += bytes;
                 self.shared.device.read(io, at, buffer);
                 // What they are compared with may have to be read as well.
-                self.shared.write_order.has_sums(units_from(at, range));
+                self.shared.log.has_sums(units_from(at, range));
             }
             Source::Backing => {
                 volume.counts.core_reads += 1;
@@ -62,7 +62,7 @@ impl Work<'_> {
         let Held { range, source, .. } = &self.op.held[held as usize];
         let (range, source) = (range.clone(), *source);
         if let (Ok(()), Source::Cache(at)) = (&result, source)
-            && !self.shared.write_order.has_sums(units_from(at, &range))
+            && !self.shared.log.has_sums(units_from(at, &range))
         {
             return self.shared.unproven.push((self.id, held, buffer));
         }
@@ -85,14 +85,13 @@ impl Work<'_> {
     /// Compares what the cache's device gave with the checksums.
     fn prove(&mut self, held: u32, range: &Range<u64>, at: u64) {
         let units = units_from(at, range);
-        let is_known = !self.shared.write_order.has_lost_sums(units.clone());
+        let is_known = self.shared.log.journal().is_none_or(|journal| !journal.has_lost_sums(units.clone()));
         if !is_known && self.op.kind == Kind::Copy {
             self.op.failure.get_or_insert((Errno::Io, UNKNOWN.to_owned()));
         }
-        let mut misfits = Vec::new();
         let number = self.shared.volumes[self.op.volume].number;
         let buffer = &self.op.held[held as usize].buffer;
-        self.shared.write_order.misfits(number, range, at, buffer, &mut misfits);
+        let misfits = self.shared.log.misfits(number, range, at, buffer);
         if misfits.is_empty() && self.op.kind != Kind::Copy {
             self.shared.memory.insert(units, buffer);
         }

@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | [`operations`] | the operations under way, and which of them wait for something to be written back or to end |
 //! | [`answers`] | clients' jobs, what is to be answered, and the bytes that writes bring |
-//! | [`write_order`] | the log: what is written down, and who waits for it to be durable |
+//! | [`write_order`] | what must be durable before what; and the log: what is written down, and who waits for it to be durable |
 //! | [`cleaning`] | the cleaner, and what it wants done |
 //! | [`device`] | requests to the cache's device, and for whom all requests under way are |
 //! | [`memory`] | bytes of units that are in DRAM as well |
@@ -122,17 +122,18 @@ impl Engine {
 
     /// Whether the log has room, and who asked for it before.
     pub fn log_room(&self) -> LogRoom {
-        let Shared { write_order, cleaning, .. } = &self.shared;
-        LogRoom {
-            has_room: write_order.has_room(),
-            refusals: write_order.refusals(),
-            cleaner_steps: cleaning.steps(),
-        }
+        let Shared { log, cleaning, .. } = &self.shared;
+        LogRoom { has_room: log.has_room(), refusals: log.refusals(), cleaner_steps: cleaning.steps() }
     }
 
     /// When it wants to be called again though no device or store has done anything: for who drives it by a clock of his own.
     pub fn wakes_at_ns(&self) -> Option<u64> {
-        self.shared.cleaning.wake_ns().into_iter().chain(self.shared.write_order.deadline_ns()).min()
+        self.shared.cleaning.wake_ns().into_iter().chain(self.log_deadline_ns()).min()
+    }
+
+    /// When the log wants to be called though no device has done anything.
+    fn log_deadline_ns(&self) -> Option<u64> {
+        self.shared.log.journal().and_then(Journal::deadline_ns)
     }
 
     /// Begins a client's job.
@@ -253,21 +254,21 @@ impl Engine {
         loop {
             self.run_ready();
             self.clean();
-            let Shared { write_order, device, now_ns, .. } = &mut self.shared;
-            write_order.poll(*now_ns, device.outgoing());
+            let Shared { log, device, now_ns, .. } = &mut self.shared;
+            log.poll(*now_ns, device.outgoing());
             device.submit();
             let any = self.take_completions();
-            let Shared { cleaning, write_order, ready, .. } = &self.shared;
+            let Shared { cleaning, log, ready, .. } = &self.shared;
             // What is copied out of DRAM ends as soon as it begins. And room in the log may have come with this very poll.
-            let is_new = cleaning.was_told() || cleaning.is_stopped() && write_order.has_room();
+            let is_new = cleaning.was_told() || cleaning.is_stopped() && log.has_room();
             if !any && ready.is_empty() && !is_new {
                 break;
             }
         }
-        let Shared { write_order, volumes, cleaning, .. } = &self.shared;
+        let Shared { volumes, cleaning, .. } = &self.shared;
         let is_settled = volumes.iter().all(|volume| cleaning.cleaner().is_settled(volume.number));
         // Asks to be called again where time alone changes something.
-        if write_order.deadline_ns().is_some() || !is_settled {
+        if self.log_deadline_ns().is_some() || !is_settled {
             self.ticker.arm();
         }
     }
@@ -293,7 +294,7 @@ impl Engine {
     /// The cache's device has done a request.
     fn cache_done(&mut self, completion: device_requests::Completion) {
         if Journal::owns(completion.token) {
-            return self.shared.write_order.complete(completion);
+            return self.shared.log.complete(completion);
         }
         let Some(io) = self.shared.device.owner(completion.token) else { return };
         let result = completion.result.map_err(|error| (Errno::Io, format!("the cache: {error}")));
@@ -358,8 +359,8 @@ impl Engine {
 
     /// The log has got further, or failed: those who waited for that go on.
     fn log_progressed(&mut self) {
-        let why = self.shared.write_order.failure().map(str::to_owned);
-        for id in self.shared.write_order.take_woken() {
+        let why = self.shared.log.failure().map(str::to_owned);
+        for id in self.shared.log.take_woken() {
             match &why {
                 None => self.work(id, |work| work.resume()),
                 Some(why) => self.work(id, |work| work.log_failed(why)),
@@ -370,7 +371,7 @@ impl Engine {
                 self.call_parked();
             }
             // Those who wait for plans in flight alone are called when one of these ends: called here, they would come again and again.
-            if self.shared.write_order.take_awaited_room() {
+            if self.shared.log.take_awaited_room() {
                 self.call_crowded();
             }
             for at in 0..self.shared.volumes.len() {
@@ -392,8 +393,8 @@ impl Engine {
 
     /// Has the cleaner decide, and begins what it wants done.
     fn clean(&mut self) {
-        let Shared { cleaning, extents, write_order, now_ns, .. } = &mut self.shared;
-        cleaning.step(*now_ns, extents, write_order.has_room(), self.ops.parked() > 0);
+        let Shared { cleaning, extents, log, now_ns, .. } = &mut self.shared;
+        cleaning.step(*now_ns, extents, log.has_room(), self.ops.parked() > 0);
         while let Some(act) = self.shared.cleaning.next_act() {
             self.carry_out(act);
         }

@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use tiermem_policy::extents::cleaner::Token;
-use tiermem_policy::extents::{Geometry, Plan, UNIT_BYTES};
+use tiermem_policy::extents::{Geometry, Plan, UNIT_BYTES, Volume};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::claims::ClaimId;
 use super::unflushed_writes::Generation;
 use crate::disks::{BufferPool, Piece};
+use crate::journal::checksum;
 use crate::nbd::Errno;
 
 /// No operation is about more bytes; a longer job is several, which NBD allows.
@@ -239,6 +240,14 @@ impl Op {
             }
         }
         runs
+    }
+
+    /// Notes the checksums of a part of its plan that is about to be stored.
+    pub(super) fn note_sums(&mut self, volume: Volume, fill: usize, bytes: &[u8]) {
+        let offset = self.plan.fill[fill].offset;
+        let units = bytes.chunks_exact(UNIT_BYTES as usize).enumerate();
+        let sum = |(at, unit): (usize, &[u8])| checksum(volume.0, offset + at as u64 * UNIT_BYTES, unit);
+        self.sums.extend(units.map(sum));
     }
 
     /// Whether it is about whole units.

@@ -22,7 +22,7 @@ use super::shared::Shared;
 use super::ticker::Ticker;
 use super::volume::{VolumeState, Volumes};
 use super::write_back::Cleaning;
-use super::write_order::WriteOrder;
+use super::write_order::{Log, WriteOrder};
 use crate::disks::BufferPool;
 use crate::journal::{self, Journal, JournalError, Recovered, VolumeInfo};
 use tiermem_tier::backing::{Backing, Identity};
@@ -80,6 +80,7 @@ impl Engine {
         let extents_config = Config { fill: config.fill, sizing: config.sizing, shares };
         let notes_units_max = journal.as_ref().map_or(u64::MAX, Journal::units_at_once);
         let cleaner = Cleaner::new(config.cleaning, geometry.capacity_bytes(), notes_units_max);
+        let write_order = WriteOrder::new(&geometry);
         let mut extents = Extents::new(geometry, extents_config, order, Rng::seeded(config.seed));
         extents.changes_mut().record(journal.is_some());
         extents.set_admission(config.admission);
@@ -89,7 +90,8 @@ impl Engine {
             shared: Shared {
                 extents,
                 cleaning: Cleaning::new(cleaner),
-                write_order: WriteOrder::new(journal),
+                log: Log::new(journal),
+                write_order,
                 device: Device::new(cache, data_at),
                 memory: Memory::new(config.memory_bytes),
                 volumes: Volumes::default(),
@@ -112,13 +114,7 @@ impl Engine {
     /// When there are too many, it is larger than the smallest blocks can address, or it is another image than the one that the cache has
     /// dirty bytes for.
     pub fn add(&mut self, config: VolumeConfig, mut backing: Box<dyn Backing>) -> Result<usize, EngineError> {
-        let number = self.shared.number_of(&config.name)?;
-        let size_bytes = backing.size_bytes();
-        let limit = Volume::bytes_max(self.shared.extents.geometry().piece_bytes());
-        if size_bytes > limit {
-            return Err(EngineError::VolumeSize { name: config.name, size_bytes, limit });
-        }
-        self.shared.meet(&config, number, &mut *backing)?;
+        let number = self.shared.take_up(&config, &mut *backing)?;
         let Shared { extents, cleaning, .. } = &mut self.shared;
         let cleaner = cleaning.cleaner_mut();
         extents.shares_mut().assign(number, Share(config.share));
@@ -132,7 +128,7 @@ impl Engine {
             }
         });
         cleaner.close_epoch(number);
-        let export = config.export(size_bytes, backing.is_read_only());
+        let export = config.export(backing.size_bytes(), backing.is_read_only());
         let mut volume = VolumeState::new(number, &config, backing);
         if !volume.backing.is_read_only() {
             // What the process before has written and not flushed is read now: a flush is for that, too.
@@ -154,7 +150,7 @@ impl Engine {
     /// # Errors
     /// When there are such bytes, or the device fails.
     pub fn begin_service(&mut self) -> Result<(), EngineError> {
-        if !self.shared.write_order.is_kept() {
+        if !self.shared.log.is_kept() {
             return Ok(());
         }
         let served: HashSet<Volume> = self.shared.volumes.iter().map(|volume| volume.number).collect();
@@ -165,11 +161,12 @@ impl Engine {
             }
         });
         if !orphans.is_empty() {
-            let infos = self.shared.write_order.volumes().filter(|info| orphans.contains(&info.number));
-            let names: Vec<_> = infos.map(|info| info.name.clone()).collect();
+            let infos = self.shared.log.journal().into_iter().flat_map(Journal::volumes);
+            let names: Vec<_> =
+                infos.filter(|info| orphans.contains(&info.number)).map(|info| info.name.clone()).collect();
             return Err(EngineError::Orphans { names: names.join(", ") });
         }
-        let wait = self.shared.write_order.sync();
+        let wait = self.shared.log.sync();
         for at in 0..self.shared.volumes.len() {
             let flushing = &mut self.shared.volumes[at].flushing;
             if let Some(flush) = flushing.needed() {
@@ -177,8 +174,8 @@ impl Engine {
                 self.shared.flush_store(at);
             }
         }
-        self.drive(CLOSE_MAX, |engine| engine.shared.write_order.is_past(wait));
-        match self.shared.write_order.failure() {
+        self.drive(CLOSE_MAX, |engine| engine.shared.log.is_past(wait));
+        match self.shared.log.failure() {
             Some(why) => Err(EngineError::Journal(JournalError::Log { why: why.to_owned() })),
             None => Ok(()),
         }
@@ -189,17 +186,17 @@ impl Engine {
         self.shared.cleaning.cleaner_mut().close();
         // What the stores have is clean once the log says so.
         self.drive(CLOSE_MAX, |engine| {
-            let Shared { write_order, volumes, cleaning, .. } = &engine.shared;
-            write_order.is_settled()
+            let Shared { log, write_order, volumes, cleaning, .. } = &engine.shared;
+            write_order.is_settled(log)
                 && volumes.iter().all(|volume| cleaning.cleaner().is_settled(volume.number))
         });
         let dirty_bytes = self.dirty_bytes();
         if dirty_bytes > 0 {
-            let kept = self.shared.write_order.is_kept();
+            let kept = self.shared.log.is_kept();
             tracing::error!(dirty_bytes, kept, "the stores did not take all that is dirty");
         }
-        let Shared { write_order, volumes, cleaning, .. } = &mut self.shared;
-        if !write_order.is_kept() {
+        let Shared { log, write_order, volumes, cleaning, .. } = &mut self.shared;
+        if !log.is_kept() {
             return;
         }
         for at in 0..volumes.len() {
@@ -209,16 +206,18 @@ impl Engine {
                 continue;
             }
             let Identity { which, version } = volume.backing.identity();
-            write_order.note_volume(&VolumeInfo {
+            log.note_volume(&VolumeInfo {
                 number: volume.number.0,
                 name,
                 size_bytes: volume.backing.size_bytes(),
                 state: journal::VolumeState::Settled { which, version },
             });
         }
-        let wait = write_order.close();
+        let wait = write_order.close(log);
         self.drive(CLOSE_MAX, |engine| {
-            engine.shared.write_order.is_past(wait) && engine.shared.write_order.is_checkpointed()
+            let log = &engine.shared.log;
+            let is_checkpointed = log.journal().is_none_or(Journal::is_checkpointed);
+            log.is_past(wait) && (is_checkpointed || log.failure().is_some())
         });
     }
 
@@ -240,6 +239,6 @@ impl Engine {
 
     /// What the log did, where there is one.
     pub fn log_stats(&self) -> Option<journal::Stats> {
-        self.shared.write_order.stats()
+        self.shared.log.journal().map(Journal::stats)
     }
 }

@@ -14,10 +14,10 @@ use crate::nbd::Errno;
 impl Work<'_> {
     /// The operation has its range: what does it need?
     pub fn plan_read(self) -> After {
-        if !self.shared.write_order.await_room() {
+        if !self.shared.log.await_room() {
             return self.crowd();
         }
-        let Shared { cleaning, extents, volumes, write_order, now_ns, .. } = &mut *self.shared;
+        let Shared { cleaning, extents, volumes, log, write_order, now_ns, .. } = &mut *self.shared;
         let mut request = Request {
             volume: volumes[self.op.volume].number,
             offset: self.op.offset,
@@ -27,7 +27,7 @@ impl Work<'_> {
         };
         let verdict = cleaning.plan(*now_ns, extents, &mut request, &mut self.op.plan);
         debug_assert_eq!(verdict, Verdict::Ready, "a read never waits");
-        write_order.note_map(extents);
+        write_order.note_map(log, extents);
         self.planned()
     }
 

@@ -16,8 +16,9 @@ use super::op::{Failure, Op, units_from, units_of};
 use super::operations::Ready;
 use super::volume::Volumes;
 use super::write_back::Cleaning;
-use super::write_order::{WriteOrder, units_at};
+use super::write_order::{Log, WriteOrder, units_at};
 use crate::disks::{Answer, Asker, BufferPool, Piece};
+use crate::journal::{Journal, UnitState};
 use crate::nbd::Errno;
 use tiermem_tier::backing::{self, BackingError};
 
@@ -25,6 +26,7 @@ use tiermem_tier::backing::{self, BackingError};
 pub(super) struct Shared {
     pub extents: Extents<Order>,
     pub cleaning: Cleaning,
+    pub log: Log,
     pub write_order: WriteOrder,
     pub device: Device,
     pub memory: Memory,
@@ -74,13 +76,13 @@ impl Shared {
         if !is_write && let Some(failure) = volume.flushing.take_lost() {
             return self.answers.tell(asker, Err(failure));
         }
-        if let Some(why) = self.write_order.failure() {
+        if let Some(why) = self.log.failure() {
             let failure = (Errno::Io, why.to_owned());
             return self.answers.tell(asker, Err(failure));
         }
-        let promise = self.write_order.flush();
+        let promise = self.write_order.flush(&mut self.log);
         let mut epoch = None;
-        if !self.write_order.is_kept() {
+        if !self.log.is_kept() {
             // Nothing of the cache outlives the process, so all that is dirty goes to the store.
             epoch = self.cleaning.cleaner_mut().close_epoch(volume.number);
             if let Some(epoch) = epoch {
@@ -140,7 +142,8 @@ impl Shared {
         let volume = &mut self.volumes[at];
         let (number, cleaner) = (volume.number, self.cleaning.cleaner_mut());
         let is_flushed = |epoch| cleaner.is_flushed(number, epoch);
-        let (done, lost) = volume.flushing.take_done(failed.is_some(), self.write_order.synced(), is_flushed);
+        let synced = self.log.journal().map(Journal::synced);
+        let (done, lost) = volume.flushing.take_done(failed.is_some(), synced, is_flushed);
         for (waiter, failure) in lost.iter().zip(failed.iter().cycle()) {
             self.answers.tell(waiter.asker, Err(failure.clone()));
         }
@@ -148,16 +151,6 @@ impl Shared {
             // What comes from now on may not reach the store before what was promised.
             cleaner.close_epoch(number);
             self.answers.tell(waiter.asker, Ok(Answer::Done));
-        }
-    }
-
-    /// Writes that flushes wait for may be over: then these wait for the log alone.
-    pub fn leave_blocks(&mut self, op: &mut Op) {
-        let Some(lsn) = self.write_order.leave_blocks(op) else { return };
-        for volume in self.volumes.iter_mut() {
-            for promise in volume.flushing.promises() {
-                self.write_order.settle(promise, lsn);
-            }
         }
     }
 
@@ -217,8 +210,8 @@ impl Shared {
     /// other data may come to their places.
     pub fn note_clean(&mut self, at: usize, ranges: Vec<Range<u64>>) -> bool {
         let parts = self.dirty_parts(at, &ranges);
-        if self.write_order.is_kept() {
-            self.write_order.note_clean(&parts, at, ranges);
+        if self.log.is_kept() {
+            self.write_order.note_clean(&mut self.log, &parts, at, ranges);
             return self.settle_cleaned();
         }
         self.extents.units_mut().cleaned(&parts);
@@ -227,7 +220,7 @@ impl Shared {
 
     /// What the log says durably is clean may go, as far as it is not dirty again. Whether there is anything.
     pub fn settle_cleaned(&mut self) -> bool {
-        let settled = self.write_order.take_cleaned();
+        let settled = self.write_order.take_cleaned(&self.log);
         for (at, ranges) in &settled {
             let mut clean = Vec::new();
             for range in ranges {
@@ -266,7 +259,7 @@ impl Shared {
     /// These parts of a volume are not cached any more.
     pub fn drop_parts(&mut self, at: usize, parts: &[Part]) {
         self.extents.units_mut().invalidate(parts);
-        self.write_order.note_dropped(self.volumes[at].number, parts);
+        self.write_order.note_dropped(&mut self.log, self.volumes[at].number, parts);
     }
 
     /// These units read as an error from now on.
@@ -275,7 +268,7 @@ impl Shared {
             let units = units_at(part);
             self.volumes[at].counts.poisoned_units += units.end - units.start;
             self.extents.units_mut().lose(units.clone());
-            self.write_order.note_lost(units);
+            self.log.note_lost(units);
         }
     }
 
@@ -313,7 +306,7 @@ impl Shared {
                 }
             }
         }
-        self.write_order.note_stored(op);
+        self.log.note_stored(op);
     }
 
     /// Where an operation's bytes go. What the cache's device has lost is mended by writing it anew, which a write past the cache
@@ -339,7 +332,9 @@ impl Shared {
     /// Whether the store lacked something of a range, which lies at a byte of the cache, before an operation came.
     pub fn was_dirty(&mut self, op: &Op, range: &Range<u64>, at: u64) -> bool {
         let units = units_from(at, range);
-        if let Some(is_dirty) = self.write_order.is_recorded_dirty(units.clone()) {
+        if let Some(journal) = self.log.journal() {
+            let mut states = units.clone().map(|unit| journal.state(unit));
+            let is_dirty = states.any(|state| matches!(state, UnitState::Dirty | UnitState::Poisoned));
             // A log that has failed takes no record of what is lost.
             return is_dirty || self.extents.units().has_lost(units);
         }

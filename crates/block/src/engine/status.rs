@@ -154,7 +154,7 @@ impl Engine {
                 seals: stats.seals,
                 checkpoints: stats.checkpoints,
                 table_reads: stats.pages_read,
-                failure: self.shared.write_order.failure().map(str::to_owned),
+                failure: self.shared.log.failure().map(str::to_owned),
             }),
         }
     }

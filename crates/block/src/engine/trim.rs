@@ -14,7 +14,7 @@ impl Work<'_> {
     /// What is dirty stays: trimmed bytes may read as anything, and the store is to get all that came before a flush. For the same reason
     /// it is not told while it lacks something: it might forget what is to be there before that.
     pub fn trim(self) -> After {
-        if !self.shared.write_order.await_room() {
+        if !self.shared.log.await_room() {
             return self.crowd();
         }
         let Work { id, op, shared } = self;
@@ -37,8 +37,8 @@ impl Work<'_> {
         }
         (work.op.offset, work.op.bytes) = (start, end - start);
         // No mapping of what was there may come back afterwards.
-        let wait = work.shared.write_order.sync();
-        if work.shared.write_order.must_wait(id, wait) {
+        let wait = work.shared.log.sync();
+        if work.shared.log.must_wait(id, wait) {
             work.op.stage = Stage::Opening;
             return After::Waits;
         }

@@ -6,15 +6,16 @@ use tiermem_policy::extents::Volume;
 
 use super::config::{EngineError, VolumeConfig};
 use super::shared::Shared;
-use crate::journal::{self, BlockState, VolumeInfo};
+use crate::journal::{self, BlockState, Journal, VolumeInfo};
 use tiermem_tier::backing::{Backing, Identity};
 
 impl Shared {
     /// Takes up the blocks that the log knows.
     pub fn restore(&mut self) -> Result<(), EngineError> {
-        let Shared { extents, write_order, device, .. } = self;
+        let Shared { extents, log, device, .. } = self;
+        let Some(journal) = log.journal() else { return Ok(()) };
         let mut result = Ok(());
-        write_order.each_block(device.cache(), |block| {
+        journal.each_block(device.cache(), |block| {
             let BlockState { slot, class, volume, piece, valid, dirty, poisoned: lost } = block;
             // What is lost reads as an error, and must not be fetched: the store has something older.
             let mut all: Vec<_> = valid.iter().chain(lost).cloned().collect();
@@ -33,10 +34,9 @@ impl Shared {
     }
 
     /// The number under which the cache knows a volume: the one that it had, or one that none has had.
-    pub fn number_of(&self, name: &str) -> Result<Volume, EngineError> {
-        let known = self.write_order.volumes();
+    fn number_of(&self, name: &str) -> Result<Volume, EngineError> {
         let mut used: HashSet<u16> = self.volumes.iter().map(|volume| volume.number.0).collect();
-        for info in known {
+        for info in self.log.journal().into_iter().flat_map(Journal::volumes) {
             if info.name == name {
                 return Ok(Volume(info.number));
             }
@@ -46,14 +46,23 @@ impl Shared {
         free.map(Volume).ok_or(EngineError::Volumes(Volume::COUNT_MAX))
     }
 
-    /// Compares a volume's image with the one that the cache knows, and notes that it will be written.
-    pub fn meet(
+    /// Takes a volume up: finds its number, compares its image with the one that the cache knows, and notes that it will be written.
+    pub fn take_up(
         &mut self,
         config: &VolumeConfig,
-        number: Volume,
         backing: &mut dyn Backing,
-    ) -> Result<(), EngineError> {
-        let known = self.write_order.volumes().find(|info| info.number == number.0).cloned();
+    ) -> Result<Volume, EngineError> {
+        let number = self.number_of(&config.name)?;
+        let size_bytes = backing.size_bytes();
+        let limit = Volume::bytes_max(self.extents.geometry().piece_bytes());
+        if size_bytes > limit {
+            return Err(EngineError::VolumeSize { name: config.name.clone(), size_bytes, limit });
+        }
+        let known = self
+            .log
+            .journal()
+            .and_then(|journal| journal.volumes().find(|it| it.number == number.0))
+            .cloned();
         let is_read_only = config.read_only || backing.is_read_only();
         let now = backing.identity();
         if let Some(VolumeInfo { state: journal::VolumeState::Settled { which, version }, .. }) = known {
@@ -68,14 +77,9 @@ impl Shared {
         let settled =
             || journal::VolumeState::Settled { which: now.which.clone(), version: now.version.clone() };
         let state = if is_read_only { settled() } else { journal::VolumeState::Writing };
-        let info = VolumeInfo {
-            number: number.0,
-            name: config.name.clone(),
-            size_bytes: backing.size_bytes(),
-            state,
-        };
-        self.write_order.note_volume(&info);
-        Ok(())
+        let info = VolumeInfo { number: number.0, name: config.name.clone(), size_bytes, state };
+        self.log.note_volume(&info);
+        Ok(number)
     }
 
     /// The image was changed by somebody else: what is cached of it is not so any more.
@@ -111,7 +115,7 @@ impl Shared {
         for range in blocks {
             extents.discard(number, range);
         }
-        self.write_order.note_map(extents);
+        self.write_order.note_map(&mut self.log, extents);
         Ok(())
     }
 }

@@ -71,10 +71,10 @@ impl Work<'_> {
 
     /// The operation has all its claims: it reads, as soon as the log allows what comes afterwards.
     pub fn proceed(self) -> After {
-        let Shared { write_order, extents, volumes, .. } = &mut *self.shared;
+        let Shared { log, write_order, extents, volumes, .. } = &mut *self.shared;
         let volume = &volumes[self.op.volume];
-        let wait = write_order.open_blocks(self.op, volume.number, volume.mode, extents.map());
-        if write_order.must_wait(self.id, wait) {
+        let wait = write_order.open_blocks(log, self.op, volume.number, volume.mode, extents.map());
+        if log.must_wait(self.id, wait) {
             self.op.stage = Stage::Opening;
             return After::Waits;
         }
@@ -147,7 +147,9 @@ impl Work<'_> {
         self.shared.reply(self.op, Vec::new());
         self.shared.extents.finish(&mut self.op.plan);
         self.shared.release_claims(self.op);
-        self.shared.leave_blocks(self.op);
+        let Shared { log, write_order, volumes, .. } = &mut *self.shared;
+        let promises = volumes.iter_mut().flat_map(|volume| volume.flushing.promises());
+        write_order.leave_blocks(log, self.op, promises);
         for held in self.op.held.drain(..) {
             self.shared.pool.give_back(held.buffer);
         }

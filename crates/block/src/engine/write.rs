@@ -17,15 +17,15 @@ use tiermem_tier::backing;
 impl Work<'_> {
     /// The operation has its range: where does it go?
     pub fn plan_write(self) -> After {
-        if let Some(why) = self.shared.write_order.failure() {
+        if let Some(why) = self.shared.log.failure() {
             self.op.failure = Some((Errno::Io, why.to_owned()));
             return self.end();
         }
-        if !self.shared.write_order.await_room() {
+        if !self.shared.log.await_room() {
             return self.crowd();
         }
         let mode = self.shared.mode_for(self.op);
-        let Shared { cleaning, extents, volumes, write_order, now_ns, .. } = &mut *self.shared;
+        let Shared { cleaning, extents, volumes, log, write_order, now_ns, .. } = &mut *self.shared;
         let mut request = Request {
             volume: volumes[self.op.volume].number,
             offset: self.op.offset,
@@ -37,7 +37,7 @@ impl Work<'_> {
             return self.park();
         }
         let verdict = cleaning.plan(*now_ns, extents, &mut request, &mut self.op.plan);
-        write_order.note_map(extents);
+        write_order.note_map(log, extents);
         match verdict {
             Verdict::Clean => return self.park(),
             Verdict::Busy => return self.crowd(),
@@ -71,7 +71,7 @@ impl Work<'_> {
         }
         if self.may_be_early() {
             // Who reads it or writes over it waits until it is stored, for the operation keeps its claim.
-            self.shared.write_order.owe(self.op);
+            self.shared.write_order.owe(&self.shared.log, self.op);
             self.op.is_early = true;
             self.shared.reply(self.op, Vec::new());
         }
@@ -84,7 +84,7 @@ impl Work<'_> {
         plan.through.is_empty()
             && !plan.dirtied.is_empty()
             && self.op.job.is_some_and(|job| !self.shared.answers.is_durable(job))
-            && self.shared.write_order.has_early_room(self.op.bytes)
+            && self.shared.write_order.has_early_room(&self.shared.log, self.op.bytes)
     }
 
     /// The operation has failed, and nothing was stored yet.
@@ -95,7 +95,7 @@ impl Work<'_> {
     /// All is stored, or some of it failed.
     pub fn written(mut self) -> After {
         let is_dirty = !self.op.plan.dirtied.is_empty();
-        if is_dirty && let Some(why) = self.shared.write_order.failure() {
+        if is_dirty && let Some(why) = self.shared.log.failure() {
             // The log takes no record of it: by what it says these bytes are older ones, and clean, and would be read from the store.
             let why = why.to_owned();
             self.op.failure.get_or_insert((Errno::Io, why));
@@ -121,7 +121,8 @@ impl Work<'_> {
             }
             shared.forget_parts(op.volume, &op.plan.fresh);
             shared.lose_parts(op.volume, &lost);
-            shared.write_order.note_dropped(shared.volumes[op.volume].number, &op.plan.fresh);
+            let number = shared.volumes[op.volume].number;
+            shared.write_order.note_dropped(&mut shared.log, number, &op.plan.fresh);
         } else {
             // The store has what it has; what the cache has may be older or newer.
             let parts = units.without_lost(&op.plan.fill);
@@ -149,7 +150,9 @@ impl Work<'_> {
     pub fn submit_store(&mut self, fill: u32, buffer: AlignedBuffer) {
         let Work { id, op, shared } = self;
         let volume = &mut shared.volumes[op.volume];
-        shared.write_order.sum(op, volume.number, fill as usize, &buffer);
+        if shared.log.is_kept() {
+            op.note_sums(volume.number, fill as usize, &buffer);
+        }
         volume.counts.cache_writes += 1;
         volume.counts.cache_written_bytes += buffer.len() as u64;
         op.ios += 1;
