@@ -1,12 +1,16 @@
 //! Copies of what is dirty, to be written back.
 
-use tiermem_policy::extents::cleaner::{Act, Outcome};
-use tiermem_policy::extents::{Part, UNIT_BYTES};
+use std::ops::Range;
 
-use super::op::{Source, Stage};
+use tiermem_policy::extents::cleaner::{Act, Outcome, Token};
+use tiermem_policy::extents::{Part, UNIT_BYTES};
+use tiermem_tier::block::AlignedBuffer;
+
+use super::device::Io;
+use super::op::{Source, Stage, units_of};
 use super::operations::{After, Ready};
 use super::work::Work;
-use tiermem_tier::backing::BackingError;
+use tiermem_tier::backing::{self, BackingError};
 
 impl Work<'_> {
     /// Nobody changes the range now: read it, once nothing older of it can come back in the cache when the store has it.
@@ -43,16 +47,14 @@ impl Work<'_> {
     }
 
     /// The range is in memory: send it.
-    pub fn copied(self) -> After {
+    pub fn copied(mut self) -> After {
         if let Some((_, why)) = self.op.failure.take() {
             return self.keep_dirty(&why);
         }
         self.op.held.retain(|held| !held.range.is_empty());
         self.op.held.sort_unstable_by_key(|held| held.range.start);
         self.op.lost.sort_unstable_by_key(|lost| lost.start);
-        for lost in &self.op.lost {
-            self.shared.lose(self.op.volume, lost);
-        }
+        self.lose();
         let runs = self.op.copied_runs();
         let Some(act) = self.op.copy.take() else { return self.end() };
         for act in self.shared.cleaning.tell(self.shared.now_ns, act, Outcome::Copied(&runs)) {
@@ -66,9 +68,51 @@ impl Work<'_> {
                         buffer
                     }
                 };
-                self.shared.submit_write_back(self.op.volume, token, units, buffer);
+                self.send(token, units, buffer);
             }
         }
         self.end()
+    }
+
+    /// What was dirty of the operation's range and the cache's device has lost reads as an error from now on.
+    fn lose(&mut self) {
+        let Work { op, shared, .. } = self;
+        let number = shared.volumes[op.volume].number;
+        for range in &op.lost {
+            let mut parts = Vec::new();
+            shared.extents.visit(number, range.clone(), |part, is_dirty| {
+                if is_dirty {
+                    parts.push(part);
+                }
+            });
+            tracing::error!(
+                volume = shared.volumes.name(op.volume),
+                offset = range.start,
+                bytes = range.end - range.start,
+                "the cache's device has lost bytes that the store does not have: reads fail until they are written anew"
+            );
+            shared.lose_parts(op.volume, &parts);
+            shared.cleaning.cleaner_mut().lost(number, units_of(range));
+        }
+    }
+
+    /// Writes dirty units back.
+    fn send(&mut self, act: Token, units: Range<u64>, buffer: AlignedBuffer) {
+        debug_assert_eq!(buffer.len() as u64, (units.end - units.start) * UNIT_BYTES, "all of it is copied");
+        let (at, shared) = (self.op.volume, &mut *self.shared);
+        let size_bytes = shared.volumes[at].backing.size_bytes();
+        let start = units.start * UNIT_BYTES;
+        if start >= size_bytes {
+            // Of the last block, what lies behind the volume's end.
+            shared.pool.give_back(buffer);
+            let session = shared.cleaning.cleaner().standing(shared.volumes[at].number).session;
+            return shared.written_back(at, act, Ok(()), session);
+        }
+        let token = shared.device.name(Io::WriteBack { volume: at as u16, act });
+        let volume = &mut shared.volumes[at];
+        let bytes = (units.end * UNIT_BYTES).min(size_bytes) - start;
+        volume.counts.core_writes += 1;
+        volume.counts.core_written_bytes += bytes;
+        volume.backing.submit(backing::Request::write(token, start, bytes, buffer));
     }
 }

@@ -72,7 +72,7 @@ impl Work<'_> {
             (Ok(()), Source::Backing) => self.op.gathered(held, &mut self.shared.pool),
             (Ok(()), Source::Cache(at)) => self.prove(held, &range, at),
             (Err(failure), Source::Backing) => {
-                self.shared.complain(self.op.volume, range.start, &failure);
+                self.shared.volumes.complain(self.op.volume, self.shared.now_ns, range.start, &failure);
                 self.op.failure.get_or_insert(failure);
             }
             (Err(failure), Source::Cache(at)) => self.read_singly(held, range, at, failure),

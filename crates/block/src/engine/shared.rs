@@ -52,13 +52,6 @@ pub(super) fn failure(error: &BackingError) -> Failure {
 }
 
 impl Shared {
-    /// Says, now and then, that a store fails what a client waits for.
-    pub fn complain(&mut self, at: usize, offset: u64, failure: &Failure) {
-        if self.volumes[at].may_complain(self.now_ns) {
-            tracing::warn!(volume = self.volumes.name(at), offset, error = failure.1, "a request fails");
-        }
-    }
-
     /// An operation has its part of the answer. What it read comes in `pieces`.
     pub fn reply(&mut self, op: &mut Op, pieces: Vec<Piece>) {
         let Some(concluded) = self.answers.reply(op, pieces, &mut self.pool) else { return };
@@ -154,32 +147,6 @@ impl Shared {
         }
     }
 
-    /// A write was lost whose client was told that it is done: the flushes that wait for it are told, or the next one.
-    pub fn lose_write(&mut self, at: usize, failure: &Failure) {
-        for waiter in self.volumes[at].flushing.lose(failure) {
-            self.answers.tell(waiter.asker, Err(failure.clone()));
-        }
-    }
-
-    /// Writes dirty units back.
-    pub fn submit_write_back(&mut self, at: usize, act: Token, units: Range<u64>, buffer: AlignedBuffer) {
-        debug_assert_eq!(buffer.len() as u64, (units.end - units.start) * UNIT_BYTES, "all of it is copied");
-        let size_bytes = self.volumes[at].backing.size_bytes();
-        let start = units.start * UNIT_BYTES;
-        if start >= size_bytes {
-            // Of the last block, what lies behind the volume's end.
-            self.pool.give_back(buffer);
-            let session = self.cleaning.cleaner().standing(self.volumes[at].number).session;
-            return self.written_back(at, act, Ok(()), session);
-        }
-        let token = self.device.name(Io::WriteBack { volume: at as u16, act });
-        let volume = &mut self.volumes[at];
-        let bytes = (units.end * UNIT_BYTES).min(size_bytes) - start;
-        volume.counts.core_writes += 1;
-        volume.counts.core_written_bytes += bytes;
-        volume.backing.submit(backing::Request::write(token, start, bytes, buffer));
-    }
-
     /// The store has taken a part of what is written back, or not.
     pub fn written_back(&mut self, at: usize, act: Token, result: Result<(), BackingError>, session: u64) {
         match result {
@@ -272,24 +239,6 @@ impl Shared {
         }
     }
 
-    /// The cache's device has lost dirty bytes.
-    pub fn lose(&mut self, at: usize, range: &Range<u64>) {
-        let mut parts = Vec::new();
-        self.extents.visit(self.volumes[at].number, range.clone(), |part, is_dirty| {
-            if is_dirty {
-                parts.push(part);
-            }
-        });
-        tracing::error!(
-            volume = self.volumes.name(at),
-            offset = range.start,
-            bytes = range.end - range.start,
-            "the cache's device has lost bytes that the store does not have: reads fail until they are written anew"
-        );
-        self.lose_parts(at, &parts);
-        self.cleaning.cleaner_mut().lost(self.volumes[at].number, units_of(range));
-    }
-
     /// An operation's plan is stored: what it made dirty, and what was fetched beside that.
     pub fn note_stored(&mut self, op: &Op) {
         for part in &op.plan.fill {
@@ -340,14 +289,6 @@ impl Shared {
         }
         // Its own plan has made the units dirty, and nobody knows what they were.
         op.kind.is_write() || self.is_marked(op.volume, range)
-    }
-
-    /// Gives an operation's claims back.
-    pub fn release_claims(&mut self, op: &mut Op) {
-        let claims = &mut self.volumes[op.volume].claims;
-        for claim in op.claims.drain(..) {
-            claims.release(claim, |owner| self.ready.push_back(Ready::Claim(owner)));
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::claims::Claims;
 use super::config::VolumeConfig;
 use super::counts::Counts;
 use super::flushing::Flushing;
+use super::op::Failure;
 use crate::disks::Waker;
 use crate::nbd::Export;
 use tiermem_tier::backing::{Backing, Completion};
@@ -34,7 +35,7 @@ const COMPLAIN_EVERY_NS: u64 = 1_000_000_000;
 
 impl VolumeState {
     /// Whether it is time to say that the store fails requests.
-    pub(super) fn may_complain(&mut self, now_ns: u64) -> bool {
+    fn may_complain(&mut self, now_ns: u64) -> bool {
         let may = now_ns >= self.quiet_until_ns;
         if may {
             self.quiet_until_ns = now_ns + COMPLAIN_EVERY_NS;
@@ -92,6 +93,13 @@ impl Volumes {
     /// All of them, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut VolumeState> {
         self.states.iter_mut()
+    }
+
+    /// Says, now and then, that the store of the volume at a place fails what a client waits for.
+    pub fn complain(&mut self, at: usize, now_ns: u64, offset: u64, failure: &Failure) {
+        if self.states[at].may_complain(now_ns) {
+            tracing::warn!(volume = self.name(at), offset, error = failure.1, "a request fails");
+        }
     }
 
     /// How they are offered.

@@ -130,23 +130,32 @@ impl Work<'_> {
     }
 
     /// The operation can do nothing now: it lets go of all and begins anew when something was written back.
-    pub fn park(self) -> After {
-        self.shared.release_claims(self.op);
+    pub fn park(mut self) -> After {
+        self.release_claims();
         self.shared.volumes[self.op.volume].counts.parked += 1;
         After::Parks
     }
 
     /// The same, when plans in flight have ended or the log has room.
-    pub fn crowd(self) -> After {
-        self.shared.release_claims(self.op);
+    pub fn crowd(mut self) -> After {
+        self.release_claims();
         After::Crowds
     }
 
+    /// Gives the operation's claims back.
+    fn release_claims(&mut self) {
+        let Shared { volumes, ready, .. } = &mut *self.shared;
+        let claims = &mut volumes[self.op.volume].claims;
+        for claim in self.op.claims.drain(..) {
+            claims.release(claim, |owner| ready.push_back(Ready::Claim(owner)));
+        }
+    }
+
     /// The operation is over: it replies, unless it has, and lets go of all.
-    pub fn end(self) -> After {
+    pub fn end(mut self) -> After {
         self.shared.reply(self.op, Vec::new());
         self.shared.extents.finish(&mut self.op.plan);
-        self.shared.release_claims(self.op);
+        self.release_claims();
         let Shared { log, write_order, volumes, .. } = &mut *self.shared;
         let promises = volumes.iter_mut().flat_map(|volume| volume.flushing.promises());
         write_order.leave_blocks(log, self.op, promises);

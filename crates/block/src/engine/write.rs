@@ -111,7 +111,10 @@ impl Work<'_> {
             shared.lose_parts(op.volume, &lost);
             shared.drop_parts(op.volume, &fetched);
             if let Some(failure) = op.failure.take() {
-                shared.lose_write(op.volume, &failure);
+                // The flushes that wait for it are told, or the next one.
+                for waiter in shared.volumes[op.volume].flushing.lose(&failure) {
+                    shared.answers.tell(waiter.asker, Err(failure.clone()));
+                }
             }
         } else if is_dirty {
             // What the cache had of it is lost.
@@ -188,7 +191,8 @@ impl Work<'_> {
     pub fn through_done(&mut self, result: Result<(), Failure>, session: u64) {
         self.shared.volumes[self.op.volume].flushing.wrote(session);
         if let Err(failure) = &result {
-            self.shared.complain(self.op.volume, self.op.offset, failure);
+            let Shared { volumes, now_ns, .. } = &mut *self.shared;
+            volumes.complain(self.op.volume, *now_ns, self.op.offset, failure);
         }
         self.stored_one(result.err());
     }

@@ -233,7 +233,7 @@ impl WriteOrder {
 mod tests {
     use super::*;
     use crate::engine::op::Kind;
-    use crate::journal::{self, LayoutConfig};
+    use crate::journal::{self, Journal, LayoutConfig};
     use tiermem_base::Rng;
     use tiermem_policy::evict::Named;
     use tiermem_policy::extents::{Config, Fill, Request, Sizing, Verdict};
@@ -298,6 +298,24 @@ mod tests {
                 "the log is not there yet"
             );
         }
+    }
+
+    #[test]
+    fn a_flush_that_waits_for_a_write_waits_for_the_log_when_that_is_over() {
+        let (mut written, mut extents) = empty();
+        let mut early = write(&mut written, &mut extents, 0);
+        let mut late = write(&mut written, &mut extents, 1);
+        written.order.owe(&written.log, &mut early);
+        let mut promises = [written.order.flush(&mut written.log), Promise::default()];
+        let Written { log, order } = &mut written;
+        order.owe(log, &mut late);
+        order.leave_blocks(log, &mut late, promises.iter_mut());
+        assert!(promises[0].owed.is_some() && promises[0].log.is_none(), "it came behind the flush");
+        early.note_sums(VOLUME, 0, &[7; UNIT_BYTES as usize]);
+        log.note_stored(&early);
+        order.leave_blocks(log, &mut early, promises.iter_mut());
+        let upto = log.journal().map(Journal::appended);
+        assert_eq!(promises, [Promise { owed: None, log: upto }, Promise::default()]);
     }
 
     #[test]

