@@ -2,40 +2,28 @@
 
 use std::ops::Range;
 
+use tiermem_policy::extents::UNIT_BYTES;
 use tiermem_policy::extents::cleaner::{Act, Outcome, Token};
-use tiermem_policy::extents::{Part, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::device::Io;
-use super::op::{Source, Stage, units_of};
-use super::operations::{After, Ready};
+use super::op::{Stage, units_of};
+use super::operations::After;
 use super::work::Work;
 use tiermem_tier::backing::{self, BackingError};
 
 impl Work<'_> {
     /// Nobody changes the range now: read it, once nothing older of it can come back in the cache when the store has it.
-    pub fn copy(mut self) -> After {
+    pub fn copy(self) -> After {
         let number = self.shared.volumes[self.op.volume].number;
         let wait = self.shared.write_order.before_store(number, &self.op.units());
         if self.shared.log.must_wait(self.id, wait) {
             self.op.stage = Stage::Opening;
             return After::Waits;
         }
-        self.op.stage = Stage::Gathering;
-        let mut parts = Vec::new();
-        self.shared.extents.visit(number, self.op.aligned(), |part, is_dirty| {
-            if is_dirty {
-                parts.push(part);
-            }
-        });
         // What is lost was to be copied with what was written around it.
-        for Part { offset, at, bytes } in self.shared.extents.units().without_lost(&parts) {
-            self.submit_gather(offset..offset + bytes, Source::Cache(at), None);
-        }
-        if self.op.ios == 0 {
-            self.shared.ready.push_back(Ready::Gathered(self.id));
-        }
-        After::Waits
+        self.op.plan.cached = self.shared.dirty_parts(self.op.volume, &[self.op.units()]);
+        self.gather()
     }
 
     /// The range cannot be written back, for the log is broken or what lies there cannot be proven: it stays dirty.

@@ -7,8 +7,9 @@ use tiermem_tier::block::AlignedBuffer;
 
 use super::device::Io;
 use super::op::{Failure, Held, Kind, Source, Stage, units_from};
-use super::operations::Ready;
+use super::operations::{After, Ready};
 use super::work::Work;
+use super::write_order::units_at;
 use crate::nbd::Errno;
 use tiermem_tier::backing;
 
@@ -16,8 +17,34 @@ use tiermem_tier::backing;
 const UNKNOWN: &str = "the checksums of these bytes of the cache cannot be read";
 
 impl Work<'_> {
+    /// Reads all that the operation's plan names.
+    pub fn gather(mut self) -> After {
+        self.op.stage = Stage::Gathering;
+        for at in 0..self.op.plan.cached.len() {
+            let part = self.op.plan.cached[at];
+            let Part { offset, at, bytes } = part;
+            if self.shared.extents.units().has_lost(units_at(&part)) {
+                let words = format!(
+                    "bytes {offset} to {} were lost by the cache's device; write them anew",
+                    offset + bytes
+                );
+                self.op.failure.get_or_insert((Errno::Io, words));
+                continue;
+            }
+            self.submit_gather(offset..offset + bytes, Source::Cache(at), None);
+        }
+        for at in 0..self.op.plan.fetch.len() {
+            let range = self.op.plan.fetch[at].clone();
+            self.submit_gather(range, Source::Backing, None);
+        }
+        if self.op.ios == 0 {
+            self.shared.ready.push_back(Ready::Gathered(self.id));
+        }
+        After::Waits
+    }
+
     /// Reads a part of what the operation needs, which may replace a part of what was read before.
-    pub fn submit_gather(&mut self, range: Range<u64>, source: Source, patches: Option<u32>) {
+    fn submit_gather(&mut self, range: Range<u64>, source: Source, patches: Option<u32>) {
         let buffer = self.shared.pool.lend((range.end - range.start) as usize);
         let held = self.op.hold(range, source, buffer, patches);
         let Held { range, source, buffer, .. } = &mut self.op.held[held as usize];

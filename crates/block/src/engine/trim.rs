@@ -13,9 +13,11 @@ impl Work<'_> {
     ///
     /// What is dirty stays: trimmed bytes may read as anything, and the store is to get all that came before a flush. For the same reason
     /// it is not told while it lacks something: it might forget what is to be there before that.
+    ///
+    /// Called again when the log has what it waits for.
     pub fn trim(self) -> After {
-        if !self.shared.log.await_room() {
-            return self.crowd();
+        if self.op.stage == Stage::Opening {
+            return self.trim_store();
         }
         let Work { id, op, shared } = self;
         let (start, end) =
@@ -46,7 +48,7 @@ impl Work<'_> {
     }
 
     /// Passes it on.
-    pub fn trim_store(self) -> After {
+    fn trim_store(self) -> After {
         let Work { id, op, shared } = self;
         op.stage = Stage::Storing;
         let backing = &mut shared.volumes[op.volume].backing;

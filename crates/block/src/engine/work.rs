@@ -3,9 +3,9 @@
 //! The operation lies where all of them lie, and is borrowed apart from what it shares with others ([`Shared`]). What it does next, and who
 //! is to be called for its sake, it answers ([`After`]).
 
-use tiermem_policy::extents::UNIT_BYTES;
+use tiermem_policy::extents::{Mode, Request, UNIT_BYTES, Verdict};
 
-use super::op::{Failure, Kind, Op, Stage};
+use super::op::{Kind, Op, Stage};
 use super::operations::{After, Ready};
 use super::shared::Shared;
 use crate::nbd::Errno;
@@ -34,14 +34,53 @@ impl Work<'_> {
         if self.op.stage != Stage::Claiming || !self.are_granted() {
             return After::Waits;
         }
-        let is_first = self.op.claims.len() == 1;
-        match (self.op.kind, is_first) {
-            (Kind::Read | Kind::Prefetch, true) => self.plan_read(),
-            (Kind::Write | Kind::Zero, true) => self.plan_write(),
-            (Kind::Trim, _) => self.trim(),
-            (Kind::Copy, _) => self.copy(),
-            (_, false) => self.proceed(),
+        let is_planned = self.op.claims.len() > 1;
+        match self.op.kind {
+            Kind::Copy => self.copy(),
+            _ if is_planned => self.proceed(),
+            _ if !self.shared.log.await_room() => self.try_later(After::Crowds),
+            Kind::Trim => self.trim(),
+            _ => self.plan(),
         }
+    }
+
+    /// The operation has its range: what does it need, and where does what it brings go?
+    fn plan(self) -> After {
+        let mut write = None;
+        if self.op.kind.is_write() {
+            if let Some(why) = self.shared.log.failure() {
+                self.op.failure = Some((Errno::Io, why.to_owned()));
+                return self.end();
+            }
+            write = Some(self.shared.mode_for(self.op));
+        }
+        let Shared { cleaning, extents, volumes, log, write_order, now_ns, .. } = &mut *self.shared;
+        let mut request = Request {
+            volume: volumes[self.op.volume].number,
+            offset: self.op.offset,
+            bytes: self.op.bytes,
+            write,
+            bypass: write.is_none() && self.op.bypass,
+        };
+        if write.is_some() && !cleaning.cleaner_mut().may_write(*now_ns, extents, &request) {
+            return self.try_later(After::Parks);
+        }
+        let verdict = cleaning.plan(*now_ns, extents, &mut request, &mut self.op.plan);
+        write_order.note_map(log, extents);
+        debug_assert!(write.is_some() || verdict == Verdict::Ready, "a read never waits");
+        match verdict {
+            Verdict::Clean => return self.try_later(After::Parks),
+            Verdict::Busy => return self.try_later(After::Crowds),
+            Verdict::Ready => {}
+        }
+        // An operation is small beside the cache: nothing else can stand in the way of all of them.
+        debug_assert!(
+            write != Some(Mode::WriteBack)
+                || self.op.plan.through.is_empty()
+                || extents.units().has_lost(0..u64::MAX),
+            "a write in write-back mode finds a place, unless lost units hold all there are"
+        );
+        self.planned()
     }
 
     /// Whether the operation has all its claims.
@@ -51,7 +90,7 @@ impl Work<'_> {
     }
 
     /// The operation is planned: claims what its plan fills beside its own range, and goes on when all is granted.
-    pub fn planned(mut self) -> After {
+    fn planned(mut self) -> After {
         self.shared.volumes[self.op.volume].counts.note_plan(self.op.kind, &self.op.plan);
         if let Some(job) = self.op.job.filter(|_| !self.op.plan.hit) {
             self.shared.answers.missed(job);
@@ -70,7 +109,7 @@ impl Work<'_> {
     }
 
     /// The operation has all its claims: it reads, as soon as the log allows what comes afterwards.
-    pub fn proceed(self) -> After {
+    fn proceed(self) -> After {
         let Shared { log, write_order, extents, volumes, .. } = &mut *self.shared;
         let volume = &volumes[self.op.volume];
         let wait = write_order.open_blocks(log, self.op, volume.number, volume.mode, extents.map());
@@ -84,19 +123,20 @@ impl Work<'_> {
     /// The log has what the operation waited for.
     pub fn resume(self) -> After {
         match self.op.kind {
-            Kind::Trim => self.trim_store(),
+            Kind::Trim => self.trim(),
             Kind::Copy => self.copy(),
             _ => self.gather(),
         }
     }
 
     /// The log is broken, and the operation waits for it.
-    pub fn log_failed(mut self, why: &str) -> After {
+    pub fn log_failed(self, why: &str) -> After {
         if self.op.kind == Kind::Copy {
             return self.keep_dirty(why);
         }
         self.op.failure = Some((Errno::Io, why.to_owned()));
-        self.undo();
+        // Nothing was stored yet.
+        self.shared.forget_parts(self.op.volume, &self.op.plan.fresh);
         self.end()
     }
 
@@ -118,28 +158,11 @@ impl Work<'_> {
         }
     }
 
-    /// One of the operation's requests that store is done.
-    pub fn stored_one(&mut self, failed: Option<Failure>) {
-        self.op.ios -= 1;
-        if let Some(failed) = failed {
-            self.op.failure.get_or_insert(failed);
-        }
-        if self.op.ios == 0 {
-            self.shared.ready.push_back(Ready::Stored(self.id));
-        }
-    }
-
-    /// The operation can do nothing now: it lets go of all and begins anew when something was written back.
-    pub fn park(mut self) -> After {
+    /// The operation can do nothing now: it lets go of all and begins anew when that has happened for which it is to wait by this answer.
+    fn try_later(mut self, after: After) -> After {
         self.release_claims();
-        self.shared.volumes[self.op.volume].counts.parked += 1;
-        After::Parks
-    }
-
-    /// The same, when plans in flight have ended or the log has room.
-    pub fn crowd(mut self) -> After {
-        self.release_claims();
-        After::Crowds
+        self.shared.volumes[self.op.volume].counts.parked += u64::from(after == After::Parks);
+        after
     }
 
     /// Gives the operation's claims back.

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use tiermem_policy::extents::{Mode, Part, Request, Verdict};
+use tiermem_policy::extents::Part;
 use tiermem_tier::block::AlignedBuffer;
 
 use super::device::Io;
 use super::op::{Failure, Stage, common};
-use super::operations::After;
+use super::operations::{After, Ready};
 use super::shared::Shared;
 use super::work::Work;
 use super::write_order::units_at;
@@ -15,48 +15,11 @@ use crate::nbd::Errno;
 use tiermem_tier::backing;
 
 impl Work<'_> {
-    /// The operation has its range: where does it go?
-    pub fn plan_write(self) -> After {
-        if let Some(why) = self.shared.log.failure() {
-            self.op.failure = Some((Errno::Io, why.to_owned()));
-            return self.end();
-        }
-        if !self.shared.log.await_room() {
-            return self.crowd();
-        }
-        let mode = self.shared.mode_for(self.op);
-        let Shared { cleaning, extents, volumes, log, write_order, now_ns, .. } = &mut *self.shared;
-        let mut request = Request {
-            volume: volumes[self.op.volume].number,
-            offset: self.op.offset,
-            bytes: self.op.bytes,
-            write: Some(mode),
-            bypass: false,
-        };
-        if !cleaning.cleaner_mut().may_write(*now_ns, extents, &request) {
-            return self.park();
-        }
-        let verdict = cleaning.plan(*now_ns, extents, &mut request, &mut self.op.plan);
-        write_order.note_map(log, extents);
-        match verdict {
-            Verdict::Clean => return self.park(),
-            Verdict::Busy => return self.crowd(),
-            Verdict::Ready => {}
-        }
-        // An operation is small beside the cache: nothing else can stand in the way of all of them.
-        debug_assert!(
-            mode != Mode::WriteBack
-                || self.op.plan.through.is_empty()
-                || extents.units().has_lost(0..u64::MAX),
-            "a write in write-back mode finds a place, unless lost units hold all there are"
-        );
-        self.planned()
-    }
-
     /// What is to be stored is complete, or cannot be.
     pub fn write_gathered(mut self) -> After {
         if self.op.failure.is_some() {
-            self.undo();
+            // Nothing was stored yet.
+            self.shared.forget_parts(self.op.volume, &self.op.plan.fresh);
             return self.end();
         }
         self.op.stage = Stage::Storing;
@@ -64,11 +27,7 @@ impl Work<'_> {
             let range = self.op.plan.through[at].clone();
             self.submit_through(range);
         }
-        for fill in 0..self.op.plan.fill.len() {
-            let own = self.shared.answers.take_own(self.op, &self.op.plan.fill[fill]);
-            let buffer = own.unwrap_or_else(|| self.assemble(fill));
-            self.submit_store(fill as u32, buffer);
-        }
+        self.submit_fills();
         if self.may_be_early() {
             // Who reads it or writes over it waits until it is stored, for the operation keeps its claim.
             self.shared.write_order.owe(&self.shared.log, self.op);
@@ -85,11 +44,6 @@ impl Work<'_> {
             && !plan.dirtied.is_empty()
             && self.op.job.is_some_and(|job| !self.shared.answers.is_durable(job))
             && self.shared.write_order.has_early_room(&self.shared.log, self.op.bytes)
-    }
-
-    /// The operation has failed, and nothing was stored yet.
-    pub fn undo(&mut self) {
-        self.shared.forget_parts(self.op.volume, &self.op.plan.fresh);
     }
 
     /// All is stored, or some of it failed.
@@ -134,8 +88,17 @@ impl Work<'_> {
         self.end()
     }
 
+    /// Stores all that the operation's plan fills.
+    pub fn submit_fills(&mut self) {
+        for fill in 0..self.op.plan.fill.len() {
+            let own = self.shared.answers.take_own(self.op, &self.op.plan.fill[fill]);
+            let buffer = own.unwrap_or_else(|| self.assemble(fill));
+            self.submit_store(fill as u32, buffer);
+        }
+    }
+
     /// The bytes of a part of the plan: what was read, and over that what the client writes.
-    pub fn assemble(&mut self, fill: usize) -> AlignedBuffer {
+    fn assemble(&mut self, fill: usize) -> AlignedBuffer {
         let Work { op, shared, .. } = self;
         let part = op.plan.fill[fill];
         let range = part.offset..part.offset + part.bytes;
@@ -150,7 +113,7 @@ impl Work<'_> {
     }
 
     /// Stores a part of the operation's plan.
-    pub fn submit_store(&mut self, fill: u32, buffer: AlignedBuffer) {
+    fn submit_store(&mut self, fill: u32, buffer: AlignedBuffer) {
         let Work { id, op, shared } = self;
         let volume = &mut shared.volumes[op.volume];
         if shared.log.is_kept() {
@@ -185,6 +148,17 @@ impl Work<'_> {
         }
         self.shared.pool.give_back(buffer);
         self.stored_one(result.err());
+    }
+
+    /// One of the operation's requests that store is done.
+    fn stored_one(&mut self, failed: Option<Failure>) {
+        self.op.ios -= 1;
+        if let Some(failed) = failed {
+            self.op.failure.get_or_insert(failed);
+        }
+        if self.op.ios == 0 {
+            self.shared.ready.push_back(Ready::Stored(self.id));
+        }
     }
 
     /// A write to the store is done.

@@ -71,12 +71,12 @@ fn an_operation_goes_on_when_the_last_of_its_requests_is_done() {
     let (mut engine, _) = engine(Mode::WriteBack, false);
     let shared = &mut engine.shared;
     let mut op = Op { ios: 2, ..Op::default() };
-    let failed = |why: &str| Some((Errno::Io, why.to_owned()));
-    work(7, &mut op, shared).stored_one(failed("first"));
+    let failed = |why: &str| (Errno::Io, why.to_owned());
+    work(7, &mut op, shared).through_done(Err(failed("first")), 0);
     assert_eq!(called(shared), []);
-    work(7, &mut op, shared).stored_one(failed("second"));
+    work(7, &mut op, shared).through_done(Err(failed("second")), 0);
     assert_eq!(called(shared), [Ready::Stored(7)]);
-    assert_eq!(op.failure, failed("first"), "the first failure is told");
+    assert_eq!(op.failure, Some(failed("first")), "the first failure is told");
 }
 
 #[test]
@@ -91,8 +91,7 @@ fn who_can_do_nothing_lets_go_and_is_counted_where_it_waits_for_the_cleaner() {
         let claims = &mut shared.volumes[0].claims;
         assert!(claims.grant(op.claims[0]) && !claims.grant(other.claims[0]));
         called(shared);
-        let first = work(1, &mut op, shared);
-        assert_eq!(if after == After::Parks { first.park() } else { first.crowd() }, after);
+        assert_eq!(work(1, &mut op, shared).try_later(after), after);
         assert_eq!((called(shared), op.claims.len()), (vec![Ready::Claim(2)], 0));
         assert_eq!((shared.volumes[0].counts.parked, told(shared)), (parked, vec![]), "nobody is told");
         work(2, &mut other, shared).release_claims();
