@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 
 use tiermem_base::{Access, Op};
 use tiermem_block::disks::{Asker, Disks, Job, Task};
-use tiermem_block::engine::{Counts, Engine, EngineConfig, LogRoom, VolumeConfig};
+use tiermem_block::engine::{Counts, Engine, EngineConfig, LogStatus, VolumeConfig};
 use tiermem_block::journal::LOG_BYTES_MIN;
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
@@ -189,8 +189,8 @@ struct Live {
     simulation: Simulation,
     /// When the log had no room; that which has no end yet ends at the largest time.
     log_full: Vec<LogFull>,
-    /// As it was looked at last.
-    log_room: LogRoom,
+    /// As it was looked at last; nothing without a log.
+    log: LogStatus,
     /// Of each store.
     outages: Vec<Outages>,
     done: Vec<tiermem_block::disks::Outcome>,
@@ -238,8 +238,8 @@ impl Live {
             engine.add(volume, Box::new(store)).unwrap();
         }
         engine.begin_service().unwrap();
-        let (log_full, log_room) = (Vec::new(), engine.log_room());
-        Live { engine, simulation, log_full, log_room, outages, done: Vec::new() }
+        let (log_full, log) = (Vec::new(), engine.log_status().unwrap_or_default());
+        Live { engine, simulation, log_full, log, outages, done: Vec::new() }
     }
 
     /// Has the engine do what there is to do now.
@@ -252,13 +252,13 @@ impl Live {
 
     /// Notes when the log is filled, and when it has room again.
     fn look_at_log(&mut self) {
-        let (now_ns, room) = (self.simulation.now_ns(), self.engine.log_room());
-        let before = std::mem::replace(&mut self.log_room, room);
-        let was_refused = room.refusals > before.refusals;
+        let Some(log) = self.engine.log_status() else { return };
+        let now_ns = self.simulation.now_ns();
+        let was_refused = log.refusals > self.log.refusals;
         match self.log_full.last_mut().filter(|full| full.until_ns == u64::MAX) {
-            None if !room.has_room => {
+            None if !log.has_room => {
                 assert!(
-                    room.cleaner_steps > before.cleaner_steps,
+                    log.cleaner_steps > self.log.cleaner_steps,
                     "the cleaner decides before the log is filled"
                 );
                 self.log_full.push(LogFull {
@@ -267,10 +267,11 @@ impl Live {
                     for_requests: was_refused,
                 });
             }
-            Some(full) if room.has_room => full.until_ns = now_ns,
+            Some(full) if log.has_room => full.until_ns = now_ns,
             Some(full) => full.for_requests |= was_refused && full.from_ns == now_ns,
             None => {}
         }
+        self.log = log;
     }
 
     /// It is that time now, if it was not later already.
@@ -362,7 +363,7 @@ fn live(case: &Case, records: &[Access]) -> Ran {
         }
     });
     let told = told.collect();
-    let (log_full, log_refusals) = (case.log_page_ns.map(|_| live.log_full), live.log_room.refusals);
+    let (log_full, log_refusals) = (case.log_page_ns.map(|_| live.log_full), live.log.refusals);
     Ran { told, capacity_bytes, sent, log_full, log_refusals }
 }
 

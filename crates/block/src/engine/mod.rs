@@ -76,18 +76,6 @@ const OBSERVED_AT_ONCE: usize = 16;
 /// Extents in one description: a reply may be shorter than its request.
 const EXTENTS_MAX: usize = 8192;
 
-/// Whether the log takes new work: where not, no operation begins, and nothing is begun to be written back. A cache of which nothing outlives the
-/// process always has room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogRoom {
-    /// It does now.
-    pub has_room: bool,
-    /// How often an operation found no room: when it came, and whenever it tried again.
-    pub refusals: u64,
-    /// How often the cleaner decided while there was room.
-    pub cleaner_steps: u64,
-}
-
 /// The cache and the volumes in front of which it stands.
 pub struct Engine {
     ops: Operations,
@@ -120,20 +108,10 @@ impl Engine {
         self.shared.extents.units().dirty_bytes()
     }
 
-    /// Whether the log has room, and who asked for it before.
-    pub fn log_room(&self) -> LogRoom {
-        let Shared { log, cleaning, .. } = &self.shared;
-        LogRoom { has_room: log.has_room(), refusals: log.refusals(), cleaner_steps: cleaning.steps() }
-    }
-
     /// When it wants to be called again though no device or store has done anything: for who drives it by a clock of his own.
     pub fn wakes_at_ns(&self) -> Option<u64> {
-        self.shared.cleaning.wake_ns().into_iter().chain(self.log_deadline_ns()).min()
-    }
-
-    /// When the log wants to be called though no device has done anything.
-    fn log_deadline_ns(&self) -> Option<u64> {
-        self.shared.log.journal().and_then(Journal::deadline_ns)
+        let deadline_ns = self.shared.log.journal().and_then(Journal::deadline_ns);
+        self.shared.cleaning.wake_ns().into_iter().chain(deadline_ns).min()
     }
 
     /// Begins a client's job.
@@ -265,10 +243,10 @@ impl Engine {
                 break;
             }
         }
-        let Shared { volumes, cleaning, .. } = &self.shared;
+        let Shared { log, volumes, cleaning, .. } = &self.shared;
         let is_settled = volumes.iter().all(|volume| cleaning.cleaner().is_settled(volume.number));
         // Asks to be called again where time alone changes something.
-        if self.log_deadline_ns().is_some() || !is_settled {
+        if log.journal().and_then(Journal::deadline_ns).is_some() || !is_settled {
             self.ticker.arm();
         }
     }

@@ -65,6 +65,12 @@ pub struct LogStatus {
     pub checkpoints: u64,
     /// Pages of its table that were read again since the start, for want of memory for all of them.
     pub table_reads: u64,
+    /// Whether it takes new work now: where not, no operation begins, and nothing is begun to be written back.
+    pub has_room: bool,
+    /// How often a request's part found no room since the start: when it came, and whenever it tried again.
+    pub refusals: u64,
+    /// How often the cleaner decided since the start while there was room.
+    pub cleaner_steps: u64,
     /// Why nothing can be written to it any more.
     pub failure: Option<String>,
 }
@@ -126,6 +132,25 @@ impl Engine {
         Status { cache: self.cache_status(), exports }
     }
 
+    /// The log; none where nothing outlives the process.
+    pub fn log_status(&self) -> Option<LogStatus> {
+        let Shared { log, cleaning, .. } = &self.shared;
+        self.log_stats().map(|stats| LogStatus {
+            capacity_bytes: stats.log_bytes,
+            used_bytes: stats.log_used_bytes,
+            written_bytes: stats.log_written_bytes,
+            batches: stats.batches,
+            syncs: stats.syncs,
+            seals: stats.seals,
+            checkpoints: stats.checkpoints,
+            table_reads: stats.pages_read,
+            has_room: log.has_room(),
+            refusals: log.refusals(),
+            cleaner_steps: cleaning.steps(),
+            failure: log.failure().map(str::to_owned),
+        })
+    }
+
     fn cache_status(&self) -> CacheStatus {
         let extents = &self.shared.extents;
         let geometry = extents.geometry();
@@ -133,9 +158,8 @@ impl Engine {
             .map(|(class, blocks)| BlockSize { block_bytes: geometry.class_bytes(class), blocks: *blocks })
             .collect();
         let held_bytes = blocks.iter().map(|size| size.block_bytes * size.blocks).sum();
-        let stats = self.log_stats();
         let (growing, fixed) = extents.metadata_bytes();
-        let metadata_bytes = growing + fixed + stats.map_or(0, |stats| stats.memory_bytes);
+        let metadata_bytes = growing + fixed + self.log_stats().map_or(0, |stats| stats.memory_bytes);
         CacheStatus {
             capacity_bytes: geometry.capacity_bytes(),
             held_bytes,
@@ -145,17 +169,7 @@ impl Engine {
             metadata_bytes_per_gib: ratio(metadata_bytes, held_bytes)
                 .map_or(0.0, |ratio| ratio * (1u64 << 30) as f64),
             parked: self.ops.parked(),
-            log: stats.map(|stats| LogStatus {
-                capacity_bytes: stats.log_bytes,
-                used_bytes: stats.log_used_bytes,
-                written_bytes: stats.log_written_bytes,
-                batches: stats.batches,
-                syncs: stats.syncs,
-                seals: stats.seals,
-                checkpoints: stats.checkpoints,
-                table_reads: stats.pages_read,
-                failure: self.shared.log.failure().map(str::to_owned),
-            }),
+            log: self.log_status(),
         }
     }
 

@@ -70,6 +70,13 @@ fn log(text: &mut Exposition, log: &LogStatus) {
             "Pages of the log's table read back from the device.",
             log.table_reads,
         ),
+        ("block_log_has_room", "1 if the log takes new work, else 0.", u64::from(log.has_room)),
+        ("block_log_refusals_total", "Parts of requests that found no room in the log.", log.refusals),
+        (
+            "block_log_cleaner_steps_total",
+            "Decisions of write-back while the log had room.",
+            log.cleaner_steps,
+        ),
     ] {
         text.single(name, help, value);
     }
@@ -282,7 +289,7 @@ mod tests {
             exports: vec![export("disk", Some(5)), export("odd \"name", None)],
             cache: CacheStatus {
                 blocks: vec![BlockSize { block_bytes: 32768, blocks: 4 }],
-                log: Some(LogStatus { failure: Some("gone".into()), ..LogStatus::default() }),
+                log: Some(LogStatus { refusals: 6, failure: Some("gone".into()), ..LogStatus::default() }),
                 ..CacheStatus::default()
             },
             ..View::default()
@@ -295,6 +302,8 @@ mod tests {
         assert_eq!(samples["tiermem_ready"], 1.0);
         assert_eq!(samples["tiermem_block_cache_blocks{block_bytes=\"32768\"}"], 4.0);
         assert_eq!(samples["tiermem_block_log_failed"], 1.0);
+        assert_eq!(samples["tiermem_block_log_has_room"], 0.0);
+        assert_eq!(samples["tiermem_block_log_refusals_total"], 6.0);
         assert_eq!(samples["tiermem_block_hits_total{export=\"odd \\\"name\",op=\"read\"}"], 7.0);
         let volume = "tiermem_block_io_bytes_total{export=\"disk\",device=\"core\",op=\"read\"}";
         assert_eq!(samples[volume], 4096.0);

@@ -20,7 +20,7 @@ fn maybe(number: Option<f64>, decimals: usize) -> Cell {
 /// A field's name, and what stands there.
 type Field<T> = (&'static str, fn(&T) -> Cell);
 
-const SERVER: [Field<View>; 20] = [
+const SERVER: [Field<View>; 21] = [
     ("version", |view| Cell::Text(view.version.clone())),
     ("uptime_s", |view| Cell::Number(view.uptime_s, 3)),
     ("connections", |view| Cell::Count(view.connections)),
@@ -40,6 +40,7 @@ const SERVER: [Field<View>; 20] = [
     ("log_seals", |view| log(view, |log| log.seals)),
     ("log_checkpoints", |view| log(view, |log| log.checkpoints)),
     ("log_table_reads", |view| log(view, |log| log.table_reads)),
+    ("log_refusals", |view| log(view, |log| log.refusals)),
     ("log_failure", |view| {
         Cell::Text(view.cache.log.as_ref().and_then(|log| log.failure.clone()).unwrap_or_default())
     }),
