@@ -1,14 +1,17 @@
 //! Frames, case by case: what a pager, a pool and a host's cache meet.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
+use std::rc::Rc;
 
 use tiermem_base::{Op, Rng};
+use tiermem_policy::Id;
 use tiermem_policy::column::CHUNK_ITEMS;
 use tiermem_policy::evict::clock::Clock;
 use tiermem_policy::evict::lru::{Bump, Lru};
 use tiermem_policy::evict::order::WithPolicy;
-use tiermem_policy::evict::{Evict, Named};
+use tiermem_policy::evict::{self, Departure, Domain, Evict, Named, Origin};
 use tiermem_policy::flat::{self, Capacity, Request};
 use tiermem_policy::frames::{
     Act, Config, ConfigError, End, FRAME_BYTES_MAX, Fault, Frame, Frames, Outcome, Pin, References, Ticket,
@@ -123,6 +126,63 @@ fn a_frame_that_is_touched_on_its_way_out_stays_and_is_hot() {
     frames.done(ticket, Outcome::Refused, 6, &mut Vec::new());
     let (_, acts) = begin_eviction(&mut frames, 4);
     assert!(matches!(acts[0], Act::Demote { frame: Frame(0), .. }), "{acts:?}");
+    frames.audit();
+}
+
+/// LRU, which also notes which frames it was told to be missing.
+struct NotesMisses {
+    lru: Lru,
+    missed: Rc<RefCell<Vec<u64>>>,
+}
+
+impl Evict for NotesMisses {
+    fn miss(&mut self, _: Domain, key: u64) {
+        self.missed.borrow_mut().push(key);
+    }
+    fn insert(&mut self, id: Id, domain: Domain, origin: Origin) {
+        self.lru.insert(id, domain, origin);
+    }
+    fn hit(&mut self, id: Id, touch: evict::Touch, domain: impl FnOnce() -> Domain) {
+        self.lru.hit(id, touch, domain);
+    }
+    fn remove(&mut self, id: Id, domain: Domain, departure: Departure) {
+        self.lru.remove(id, domain, departure);
+    }
+    fn victim(&mut self, domain: Domain, now: u64, rng: &mut Rng, may_go: impl Fn(Id) -> bool) -> Option<Id> {
+        self.lru.victim(domain, now, rng, may_go)
+    }
+    fn clear(&mut self) {
+        self.lru.clear();
+    }
+    fn len(&self, domain: Domain) -> u32 {
+        self.lru.len(domain)
+    }
+    fn metadata_bytes(&self) -> u64 {
+        self.lru.metadata_bytes()
+    }
+}
+
+/// A fault is asked for again whenever something was waited for; an order that counts (a ghost list that adapts to what it misses) would
+/// take each asking for another miss.
+#[test]
+fn the_order_hears_once_of_a_fault_however_often_it_is_asked_for() {
+    let config = two_tiers(1, 10);
+    let missed = Rc::default();
+    let lru = Lru::new(vec![1.0; domains(&config)], Bump::Always);
+    let mut frames = Frames::new(config, NotesMisses { lru, missed: Rc::clone(&missed) }).unwrap();
+    frames.grow_to(3);
+    let (mut rng, mut acts) = (rng(), Vec::new());
+    bring(&mut frames, 0, true, 1, &mut rng);
+    let Fault::Room(ticket) = frames.fault(Frame(1), false, 2, &mut rng, &mut acts) else { panic!() };
+    for _ in 0..3 {
+        frames.fault(Frame(1), false, 2, &mut rng, &mut acts);
+    }
+    frames.done(ticket, Outcome::Done, 3, &mut acts).unwrap();
+    bring(&mut frames, 1, false, 4, &mut rng);
+    assert_eq!(*missed.borrow(), [0, 1]);
+    // What has gone and is needed again is missed again.
+    bring(&mut frames, 0, false, 5, &mut rng);
+    assert_eq!(*missed.borrow(), [0, 1, 0]);
     frames.audit();
 }
 
