@@ -301,21 +301,29 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_waits_for_a_write_waits_for_the_log_when_that_is_over() {
+    fn a_flush_that_waits_for_writes_waits_for_the_log_when_these_are_over_and_no_sooner() {
         let (mut written, mut extents) = empty();
-        let mut early = write(&mut written, &mut extents, 0);
-        let mut late = write(&mut written, &mut extents, 1);
-        written.order.owe(&written.log, &mut early);
-        let mut promises = [written.order.flush(&mut written.log), Promise::default()];
+        let mut ops = [0, 1].map(|block| write(&mut written, &mut extents, block));
         let Written { log, order } = &mut written;
-        order.owe(log, &mut late);
-        order.leave_blocks(log, &mut late, promises.iter_mut());
-        assert!(promises[0].owed.is_some() && promises[0].log.is_none(), "it came behind the flush");
-        early.note_sums(VOLUME, 0, &[7; UNIT_BYTES as usize]);
-        log.note_stored(&early);
-        order.leave_blocks(log, &mut early, promises.iter_mut());
-        let upto = log.journal().map(Journal::appended);
-        assert_eq!(promises, [Promise { owed: None, log: upto }, Promise::default()]);
+        let mut promises = [Promise::default(); 3];
+        for (op, promise) in ops.iter_mut().zip(&mut promises) {
+            order.owe(log, op);
+            *promise = order.flush(log);
+            assert!(promise.owed.is_some() && promise.log.is_none());
+        }
+        let later = promises[1];
+        let mut upto = [None; 2];
+        for (op, upto) in ops.iter_mut().zip(&mut upto) {
+            op.note_sums(VOLUME, 0, &[7; UNIT_BYTES as usize]);
+            log.note_stored(op);
+            order.leave_blocks(log, op, promises.iter_mut());
+            *upto = log.journal().map(Journal::appended);
+            assert!(upto.is_some() && promises[2] == Promise::default(), "who waits for nothing");
+            assert!(promises[0].log.is_some() && (promises[1] == later || promises[1].log == *upto));
+            assert_eq!(promises[1] == later, op.offset == 0, "the second write came behind the first flush");
+        }
+        assert_eq!(promises.map(|promise| promise.log), [upto[0], upto[1], None]);
+        assert_ne!(upto[0], upto[1]);
     }
 
     #[test]

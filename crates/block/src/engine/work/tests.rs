@@ -161,3 +161,24 @@ fn claims_that_are_given_back_call_those_who_waited() {
     assert_eq!((op.claims.len(), called(shared)), (0, vec![Ready::Claim(2)]));
     assert!(shared.volumes[0].claims.grant(waiting));
 }
+
+#[test]
+fn an_operation_goes_on_with_its_plan_when_it_gets_the_rest_of_its_claims() {
+    let (mut engine, _) = engine(Mode::WriteBack, false);
+    let shared = &mut engine.shared;
+    let [mut first, mut second] = [1, 2].map(|cookie| begin(shared, cookie, Kind::Read, 0..1));
+    second.bypass = true;
+    work(1, &mut first, shared).claim();
+    work(2, &mut second, shared).claim();
+    assert_eq!(work(2, &mut second, shared).try_claims(), After::Waits);
+    assert_eq!(work(1, &mut first, shared).try_claims(), After::Waits);
+    let stages = (first.stage, second.stage);
+    assert_eq!((stages, first.claims.len()), ((Stage::Claiming, Stage::Gathering), 2), "the other reads yet");
+    assert_eq!(work(2, &mut second, shared).end(), After::Ends);
+    assert_eq!(work(1, &mut first, shared).try_claims(), After::Waits);
+    assert_eq!((first.stage, first.claims.len()), (Stage::Gathering, 2));
+    assert!(
+        !first.plan.hit && first.plan.fill.len() == 1,
+        "it is not planned anew, when its units count as there"
+    );
+}
