@@ -12,6 +12,7 @@
 //! | --- | --- |
 //! | `home` | two shards; the client asks for keys of the shard where it is at home |
 //! | `away` | two shards; the client asks for keys of the other one. The guest's part is counted too |
+//! | `full` | 4 MiB of DRAM and as much of emulated CXL memory, whose delay is not waited for, and some three times as many bytes in keys: every SET evicts another item, and every GET is of one that was just set |
 //! | `flash` | 8 MiB of memory over flash, a file in the temporary folder, and some four times as many bytes in keys: every SET sends another item down, and every GET is of one that is there |
 //!
 //! Divide the count by the requests. Between two numbers of requests, what connecting and filling the store cost falls out.
@@ -21,13 +22,14 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use tiermem_store::config::StoreConfig;
-use tiermem_store::engine::Engine;
+use tiermem_store::engine::{Engine, EngineConfig};
 use tiermem_store::server::{ServerConfig, Sockets};
 use tiermem_store::shards::Placement;
+use tiermem_tier::block::open_shared;
 
 const KEYS: usize = 1000;
-/// Keys of a store over flash.
-const KEYS_OVER_FLASH: usize = 150_000;
+/// Keys of a store that has not room for all of them in memory.
+const KEYS_TOO_MANY: usize = 150_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
@@ -40,26 +42,26 @@ fn main() -> Result<(), Box<dyn Error>> {
         None => (1, 0, vec!["dram=128MiB"], KEYS),
         Some("home") => (2, 0, vec!["dram=128MiB"], KEYS),
         Some("away") => (2, 1, vec!["dram=128MiB"], KEYS),
-        Some("flash") => (1, 0, vec!["dram=8MiB", &flash], KEYS_OVER_FLASH),
-        Some(other) => return Err(format!("{other} is none of home, away and flash").into()),
+        Some("flash") => (1, 0, vec!["dram=8MiB", &flash], KEYS_TOO_MANY),
+        Some("full") => (1, 0, vec!["dram=4MiB", "emulated:a1000-cxl=4MiB"], KEYS_TOO_MANY),
+        Some(other) => return Err(format!("{other} is none of home, away, full and flash").into()),
     };
     let placement = Placement { own: 0, shards };
     let keys = (0..).map(|number| format!("key:{number:08}"));
     let keys: Vec<String> =
         keys.filter(|key| placement.shard_of(key.as_bytes()) == shard).take(count).collect();
-    let over_flash = tiers.len() > 1;
+    let over_flash = tiers.contains(&flash.as_str());
     let tiers: Result<Vec<_>, _> = tiers.into_iter().map(str::parse).collect();
     let config = StoreConfig { tiers: tiers?, shards: shards as u32, ..StoreConfig::default() };
-    let engines: Result<Vec<Engine>, Box<dyn Error>> =
-        (0..shards).map(|_| Ok(Engine::new(config.engine_config(0)?)?)).collect();
     let listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let server = Sockets::bind(ServerConfig { listen, ..ServerConfig::default() })?.listen(engines?)?;
+    let server =
+        Sockets::bind(ServerConfig { listen, ..ServerConfig::default() })?.listen(engines(&config)?)?;
     let address = server.local_addr().ok_or("no address")?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let client = std::thread::spawn(move || -> std::io::Result<()> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        if over_flash {
+        if count == KEYS_TOO_MANY {
             for keys in keys.chunks_exact(depth) {
                 drive(&mut stream, keys, 0, depth, true)?;
             }
@@ -83,6 +85,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::fs::remove_file(file)?;
     }
     Ok(())
+}
+
+/// An engine for each shard, the first over flash where there is such a tier.
+fn engines(config: &StoreConfig) -> Result<Vec<Engine>, Box<dyn Error>> {
+    let engines: Result<Vec<Engine>, Box<dyn Error>> = (0..config.shards)
+        .map(|_| Ok(Engine::new(EngineConfig { spin: false, ..config.engine_config(0)? })?))
+        .collect();
+    let mut engines = engines?;
+    if let Some(flash) = config.flash_tier()? {
+        let region = flash.region(0, 1, [1, 2, 3]);
+        for device in open_shared(&flash.path, flash.capacity.0, flash.backend, 1)? {
+            engines[0].flash().attach(&flash.name, None, device, &region)?;
+        }
+    }
+    Ok(engines)
 }
 
 /// Sends a batch of SET or GET, of the keys from `first` on, and reads its replies.
