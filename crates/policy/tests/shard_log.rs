@@ -4,17 +4,20 @@
 
 mod shard_world;
 
+#[path = "shard_log/counts.rs"]
+mod counts;
 #[path = "shard_log/restart.rs"]
 mod restart;
 #[path = "shard_log/world.rs"]
 mod world;
 
+use counts::Counts;
 use shard_world::PAGE;
 use tiermem_policy::ladder::LadderConfig;
 use tiermem_policy::log::Admission;
 use tiermem_policy::promote::Promotion;
 use tiermem_policy::shard::{LogState, Why};
-use world::{Counts, World, log_config};
+use world::{World, log_config};
 
 fn config(fast_pages: u64, slow_pages: u64) -> LadderConfig {
     let config = LadderConfig::with_capacities(&[fast_pages * PAGE, slow_pages * PAGE]);
