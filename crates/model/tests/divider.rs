@@ -2,6 +2,8 @@
 //! list of them.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_base::hash::sample_hash;
@@ -267,97 +269,126 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The advisor of a divider says what one says that is told of a plain list of requests by the rules: every look-up counts in its
-/// window, and only what is in memory was found; a miss begins where nothing was found anywhere, and ends with the next
-/// write; every write counts; what was removed is gone. Whether enough misses ended in a window for their cost to be known.
-fn check_what_the_advisor_is_told(events: Vec<Event>, seed: u64) -> Result<bool, TestCaseError> {
-    let config = config();
-    let plan = Plan { window: WINDOW, ..config.plan.clone() };
-    let mut world = World::new(config);
-    let rooms =
-        [Room { capacity_bytes: DRAM, slower_ns: 300.0 }, Room { capacity_bytes: SLOW, slower_ns: -300.0 }];
-    let mut plain = Advisor::new(plan, &rooms, 3);
-    let mut tallies = [[0u64; 3]; 2];
-    let mut rng = Rng::seeded(seed);
-    let mut held: std::collections::BTreeMap<u64, Id> = Default::default();
-    let (mut acts, mut lookups, mut windows, mut are_costs_known) = (Vec::new(), 0, 0, false);
-    for (at, event) in events.into_iter().enumerate() {
-        let now_ns = at as u64 * 50_000 + rng.below(20_000);
-        let tenant = |key: u64| (key % 2) as u16;
-        match event {
-            Event::LookUp { key, is_below } => {
-                let (tenant, hash) = (tenant(key), sample_hash(key));
-                let outcome = match held.get(&key) {
-                    Some(&id) => Outcome::Memory(id),
-                    None if is_below => Outcome::Below,
-                    None => Outcome::Nowhere,
-                };
-                let is_last = world.divider.looked_up(tenant, hash, outcome, Some(now_ns), &world.ladder);
-                lookups += 1;
-                prop_assert_eq!(is_last, lookups % WINDOW == 0);
-                let tally = &mut tallies[usize::from(tenant)];
-                tally[0] += 1;
-                tally[1] += u64::from(outcome != Outcome::Nowhere);
-                if outcome == Outcome::Nowhere {
-                    plain.missed(tenant, hash, now_ns);
-                }
-                let bytes = held.get(&key).map(|&id| world.ladder.residents().place_bytes(id) as u32);
-                plain.looked_up(tenant, hash, bytes);
-                if is_last {
-                    let standing = |tenant: u16| {
-                        let [lookups, hits, writes] = tallies[usize::from(tenant)];
-                        let held_bytes = [0, 1]
-                            .map(|tier| world.ladder.residents().tenant_level(tenant, tier).bytes)
-                            .into();
-                        Standing {
-                            tenant,
-                            lookups,
-                            hits,
-                            writes,
-                            held_bytes,
-                            terms: Terms::default(),
-                            miss_ns: None,
-                        }
-                    };
-                    let expected = plain.end_window(&[0, 1].map(standing), &rooms).answer();
-                    let found = world.divider.take_question().unwrap().answer();
-                    prop_assert_eq!(&found, &expected);
-                    are_costs_known |= found.parts.iter().any(|part| part.is_miss_known);
-                    plain.note(&expected);
-                    prop_assert!(world.divider.answered(&found, &world.ladder));
-                    world.apply();
-                    windows += 1;
-                }
-            }
-            Event::Write { key, bytes } => {
-                let (tenant, hash) = (tenant(key), sample_hash(key));
-                world.divider.wrote(tenant, hash, bytes, Some(now_ns), &world.ladder);
-                tallies[usize::from(tenant)][2] += 1;
-                plain.set_back(tenant, hash, now_ns);
-                plain.wrote(tenant, hash, world.ladder.residents().classes().place_bytes(bytes) as u32);
-                let item = NewItem { key: hash, bytes, expires_at_ms: None, rewrites: None, tenant };
-                if let Some(old) = held.remove(&key) {
-                    world.ladder.transit_mut().remove(old);
-                }
-                if let Admit::Ready { id, .. } =
-                    world.ladder.admit(&item, Now::default(), &mut rng, &mut acts)
-                {
-                    held.insert(key, id);
-                }
-            }
-            Event::Remove { key } => {
-                if let Some(id) = held.remove(&key) {
-                    world.ladder.transit_mut().remove(id);
-                    world.divider.removed(tenant(key), sample_hash(key));
-                    plain.removed(tenant(key), sample_hash(key));
-                }
-            }
+/// An advisor that is told of a plain list of requests by the rules, beside a divider: every look-up counts in its window, and only what is
+/// in memory was found; a miss begins where nothing was found anywhere, and ends with the next write; every write counts; what was removed
+/// is gone.
+struct Told {
+    world: World,
+    plain: Advisor,
+    /// Of each tenant: look-ups, those that found something, writes.
+    tallies: [[u64; 3]; 2],
+    held: BTreeMap<u64, Id>,
+    rng: Rng,
+    /// Whether enough misses ended in a window for their cost to be known.
+    are_costs_known: bool,
+}
+
+fn rooms() -> [Room; 2] {
+    [Room { capacity_bytes: DRAM, slower_ns: 300.0 }, Room { capacity_bytes: SLOW, slower_ns: -300.0 }]
+}
+
+fn tenant_of(key: u64) -> u16 {
+    (key % 2) as u16
+}
+
+impl Told {
+    fn new(seed: u64) -> Told {
+        let config = config();
+        let plan = Plan { window: WINDOW, ..config.plan.clone() };
+        Told {
+            world: World::new(config),
+            plain: Advisor::new(plan, &rooms(), 3),
+            tallies: [[0; 3]; 2],
+            held: BTreeMap::new(),
+            rng: Rng::seeded(seed),
+            are_costs_known: false,
         }
-        let sampled = |advisor: &Advisor| [0, 1].map(|tenant| advisor.keys_sampled(tenant));
-        prop_assert_eq!(sampled(world.divider.advisor().unwrap()), sampled(&plain));
     }
-    prop_assert!(windows >= 1);
-    Ok(are_costs_known)
+
+    /// Whether the look-up was the last of its window.
+    fn look_up(&mut self, key: u64, is_below: bool, now_ns: u64) -> Result<bool, TestCaseError> {
+        let Told { world, plain, tallies, held, .. } = self;
+        let (tenant, hash) = (tenant_of(key), sample_hash(key));
+        let outcome = match held.get(&key) {
+            Some(&id) => Outcome::Memory(id),
+            None if is_below => Outcome::Below,
+            None => Outcome::Nowhere,
+        };
+        let is_last = world.divider.looked_up(tenant, hash, outcome, Some(now_ns), &world.ladder);
+        tallies[usize::from(tenant)][0] += 1;
+        tallies[usize::from(tenant)][1] += u64::from(outcome != Outcome::Nowhere);
+        if outcome == Outcome::Nowhere {
+            plain.missed(tenant, hash, now_ns);
+        }
+        let bytes = held.get(&key).map(|&id| world.ladder.residents().place_bytes(id) as u32);
+        plain.looked_up(tenant, hash, bytes);
+        if is_last {
+            self.end_window()?;
+        }
+        Ok(is_last)
+    }
+
+    fn end_window(&mut self) -> Result<(), TestCaseError> {
+        let Told { world, plain, tallies, .. } = self;
+        let standing = |tenant: u16| {
+            let [lookups, hits, writes] = tallies[usize::from(tenant)];
+            let held = [0, 1].map(|tier| world.ladder.residents().tenant_level(tenant, tier).bytes);
+            let held_bytes = held.into();
+            Standing { tenant, lookups, hits, writes, held_bytes, terms: Terms::default(), miss_ns: None }
+        };
+        let expected = plain.end_window(&[0, 1].map(standing), &rooms()).answer();
+        let found = world.divider.take_question().unwrap().answer();
+        prop_assert_eq!(&found, &expected);
+        self.are_costs_known |= found.parts.iter().any(|part| part.is_miss_known);
+        plain.note(&expected);
+        prop_assert!(world.divider.answered(&found, &world.ladder));
+        world.apply();
+        Ok(())
+    }
+
+    fn write(&mut self, key: u64, bytes: u64, now_ns: u64) {
+        let Told { world, plain, tallies, held, rng, .. } = self;
+        let (tenant, hash) = (tenant_of(key), sample_hash(key));
+        world.divider.wrote(tenant, hash, bytes, Some(now_ns), &world.ladder);
+        tallies[usize::from(tenant)][2] += 1;
+        plain.set_back(tenant, hash, now_ns);
+        plain.wrote(tenant, hash, world.ladder.residents().classes().place_bytes(bytes) as u32);
+        if let Some(old) = held.remove(&key) {
+            world.ladder.transit_mut().remove(old);
+        }
+        let item = NewItem { key: hash, bytes, expires_at_ms: None, rewrites: None, tenant };
+        if let Admit::Ready { id, .. } = world.ladder.admit(&item, Now::default(), rng, &mut Vec::new()) {
+            held.insert(key, id);
+        }
+    }
+
+    fn remove(&mut self, key: u64) {
+        if let Some(id) = self.held.remove(&key) {
+            self.world.ladder.transit_mut().remove(id);
+            self.world.divider.removed(tenant_of(key), sample_hash(key));
+            self.plain.removed(tenant_of(key), sample_hash(key));
+        }
+    }
+
+    /// All events; the divider's advisor says and keeps what the other one does.
+    fn check(&mut self, events: Vec<Event>) -> Result<(), TestCaseError> {
+        let mut lookups = 0;
+        for (at, event) in events.into_iter().enumerate() {
+            let now_ns = at as u64 * 50_000 + self.rng.below(20_000);
+            match event {
+                Event::LookUp { key, is_below } => {
+                    lookups += 1;
+                    prop_assert_eq!(self.look_up(key, is_below, now_ns)?, lookups % WINDOW == 0);
+                }
+                Event::Write { key, bytes } => self.write(key, bytes, now_ns),
+                Event::Remove { key } => self.remove(key),
+            }
+            let sampled = |advisor: &Advisor| [0, 1].map(|tenant| advisor.keys_sampled(tenant));
+            prop_assert_eq!(sampled(self.world.divider.advisor().unwrap()), sampled(&self.plain));
+        }
+        prop_assert!(lookups >= WINDOW);
+        Ok(())
+    }
 }
 
 proptest! {
@@ -365,7 +396,7 @@ proptest! {
 
     #[test]
     fn the_advisor_is_told_what_the_rules_say(events in prop::collection::vec(event(), 2500), seed in any::<u64>()) {
-        check_what_the_advisor_is_told(events, seed)?;
+        Told::new(seed).check(events)?;
     }
 }
 
@@ -379,5 +410,7 @@ fn the_advisor_is_told_what_misses_cost() {
         (_, key) => Event::Remove { key },
     };
     let events = (0..5000).map(&mut event).collect();
-    assert!(check_what_the_advisor_is_told(events, 7).unwrap(), "costs were measured");
+    let mut told = Told::new(7);
+    told.check(events).unwrap();
+    assert!(told.are_costs_known, "costs were measured");
 }

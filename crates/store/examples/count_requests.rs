@@ -25,7 +25,7 @@ use tiermem_store::config::StoreConfig;
 use tiermem_store::engine::{Engine, EngineConfig};
 use tiermem_store::server::{ServerConfig, Sockets};
 use tiermem_store::shards::Placement;
-use tiermem_tier::block::open_shared;
+use tiermem_tier::block::{Backend, open_shared};
 
 const KEYS: usize = 1000;
 /// Keys of a store that has not room for all of them in memory.
@@ -95,7 +95,8 @@ fn engines(config: &StoreConfig) -> Result<Vec<Engine>, Box<dyn Error>> {
     let mut engines = engines?;
     if let Some(flash) = config.flash_tier()? {
         let region = flash.region(0, 1, [1, 2, 3]);
-        for device in open_shared(&flash.path, flash.capacity.0, flash.backend, 1)? {
+        // Threads: the instrument does not know io_uring.
+        for device in open_shared(&flash.path, flash.capacity.0, Backend::Threads, 1)? {
             engines[0].flash().attach(&flash.name, None, device, &region)?;
         }
     }
