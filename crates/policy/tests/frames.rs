@@ -15,8 +15,9 @@ use tiermem_policy::evict::{self, Departure, Domain, Evict, Named, Origin};
 use tiermem_policy::flat::{self, Capacity, Request};
 use tiermem_policy::frames::{
     Act, Config, ConfigError, End, FRAME_BYTES_MAX, Fault, Frame, Frames, Outcome, Pin, References, Ticket,
-    TierConfig, Touch, domains,
+    TierConfig, Touch, Wish, domains,
 };
+use tiermem_policy::prefetch::Insertion;
 
 type Plain = Frames<Lru>;
 
@@ -190,7 +191,10 @@ fn the_order_hears_once_of_a_fault_however_often_it_is_asked_for() {
 #[test]
 fn who_stays_because_it_was_touched_is_hot_and_who_was_refused_is_not() {
     for middle in [None, Some(TierConfig::memory(10))] {
-        for (outcome, victim) in [(Outcome::Touched, 2), (Outcome::Refused, 0)] {
+        // What was used on its way and is refused for another reason is hot as well.
+        for (outcome, is_used, victim) in
+            [(Outcome::Touched, false, 2), (Outcome::Refused, false, 0), (Outcome::Refused, true, 2)]
+        {
             let tiers: Vec<_> =
                 [TierConfig::memory(2)].into_iter().chain(middle).chain([TierConfig::storage(10)]).collect();
             let config = Config::of(&tiers);
@@ -200,6 +204,9 @@ fn who_stays_because_it_was_touched_is_hot_and_who_was_refused_is_not() {
             let (mut rng, mut acts) = (rng(), Vec::new());
             (0..2).for_each(|frame| drop(bring(&mut frames, frame, true, 1, &mut rng)));
             let Fault::Room(ticket) = frames.fault(Frame(2), false, 2, &mut rng, &mut acts) else { panic!() };
+            if is_used {
+                assert_eq!(frames.touch(Frame(0), 2), Touch::Moving);
+            }
             frames.done(ticket, outcome, 2, &mut acts);
             // 1 goes for 2; then it is between 0, which came back, and 2.
             bring(&mut frames, 2, true, 3, &mut rng);
@@ -210,6 +217,41 @@ fn who_stays_because_it_was_touched_is_hot_and_who_was_refused_is_not() {
                 "{outcome:?}: {acts:?}"
             );
         }
+    }
+}
+
+/// Frames 0 to 3 below, and `above` others in a first tier of four.
+fn with_four_below(config: Config, above: u32) -> Plain {
+    let mut frames = plain(config, 8);
+    let mut rng = rng();
+    (0..8).for_each(|frame| drop(bring(&mut frames, frame, true, 1, &mut rng)));
+    (4 + above..8).for_each(|frame| assert!(frames.discard(Frame(frame), &mut Vec::new())));
+    frames
+}
+
+#[test]
+fn prefetches_leave_a_quarter_of_the_moves_to_faults() {
+    let mut frames = with_four_below(Config { moves_max: 4, ..two_tiers(4, 10) }, 0);
+    let (mut rng, mut acts) = (rng(), Vec::new());
+    let wishes: Vec<Wish> =
+        (0..4).map(|frame| frames.prefetch(Frame(frame), Insertion::Mru, 2, &mut rng, &mut acts)).collect();
+    assert!(matches!(wishes[..], [Wish::Sent(_), Wish::Sent(_), Wish::Sent(_), Wish::No]), "{wishes:?}");
+    assert!(matches!(frames.fault(Frame(3), false, 3, &mut rng, &mut acts), Fault::After(_)));
+    frames.audit();
+}
+
+#[test]
+fn a_prefetched_frame_goes_next_where_the_prefetcher_wants_it_at_the_cold_end() {
+    for (insertion, victim) in [(Insertion::Lru, 0), (Insertion::Mru, 4)] {
+        let mut frames = with_four_below(two_tiers(4, 10), 3);
+        let (mut rng, mut acts) = (rng(), Vec::new());
+        let wish = frames.prefetch(Frame(0), insertion, 2, &mut rng, &mut acts);
+        let Wish::Sent(ticket) = wish else { panic!("{wish:?}") };
+        frames.done(ticket, Outcome::Done, 3, &mut acts).unwrap();
+        let (_, acts) = begin_eviction(&mut frames, 1);
+        let (Act::Drop { frame, .. } | Act::Demote { frame, .. }) = acts[0] else { panic!("{acts:?}") };
+        assert_eq!(frame, Frame(victim), "{insertion:?}");
+        frames.audit();
     }
 }
 
