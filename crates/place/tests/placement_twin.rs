@@ -410,11 +410,9 @@ fn a_replay_and_a_running_program_are_placed_alike() {
     );
 }
 
-/// A library's text was in memory before the program came, and is in none of the plan's lists: where there is no room for it, it is not
-/// put into slow memory for that. What the plan names is brought where it belongs.
-#[test]
-fn what_the_plan_does_not_name_stays_where_it_was_touched() {
-    let plan = Plan {
+/// Ten granules of a file, of which two belong into fast memory.
+fn plan_of_text() -> Plan {
+    Plan {
         version: Plan::VERSION,
         granule_bytes: GRANULE,
         fast_bytes: 2 * GRANULE,
@@ -427,7 +425,23 @@ fn what_the_plan_does_not_name_stays_where_it_was_touched() {
             ..PlannedRegion::default()
         }],
         ..Plan::default()
-    };
+    }
+}
+
+fn mapped_text(plan: &Plan) -> MappedRegion {
+    MappedRegion {
+        number: 0,
+        start: base(0),
+        described: plan.regions[0].clone(),
+        stretches: vec![(base(0), base(0) + 10 * GRANULE)],
+    }
+}
+
+/// A library's text was in memory before the program came, and is in none of the plan's lists: where there is no room for it, it is not
+/// put into slow memory for that. What the plan names is brought where it belongs.
+#[test]
+fn what_the_plan_does_not_name_stays_where_it_was_touched() {
+    let plan = plan_of_text();
     let kernel = Rc::new(RefCell::new(Kernel::default()));
     for granule in 0..10 {
         let node = NODES[usize::from(granule >= 5)];
@@ -437,12 +451,7 @@ fn what_the_plan_does_not_name_stays_where_it_was_touched() {
     }
     let placer = Placement::Planned.placer(&plan, SLICE_NS, 1e12);
     let mut body = Body::new(&plan, placer, NODES, Shared(Rc::clone(&kernel)));
-    let text = MappedRegion {
-        number: 0,
-        start: base(0),
-        described: plan.regions[0].clone(),
-        stretches: vec![(base(0), base(0) + 10 * GRANULE)],
-    };
+    let text = mapped_text(&plan);
     let mut bound = Vec::new();
     let mut bind = |start: u64, end: u64, node: u32| {
         bound.push(((start - base(0)) / GRANULE..(end - base(0)) / GRANULE, node))
@@ -456,4 +465,28 @@ fn what_the_plan_does_not_name_stays_where_it_was_touched() {
     assert_eq!(lies, [true, true, true, true, true, false, true, true, false, false]);
     let moves = kernel.borrow().moves.clone();
     assert_eq!(moves, [(0, 6, true, false), (0, 7, true, false)]);
+}
+
+/// A program may give pages back and stay mapped (`MADV_DONTNEED`), which nobody tells. A move that finds none of a granule's pages has not
+/// brought it: its room in fast memory is free, and its next first touch counts as one.
+#[test]
+fn a_granule_whose_pages_the_program_gave_back_takes_no_fast_memory() {
+    let plan = plan_of_text();
+    let kernel = Rc::new(RefCell::new(Kernel::default()));
+    let placer = Placement::Planned.placer(&plan, SLICE_NS, 1e12);
+    let mut body = Body::new(&plan, placer, NODES, Shared(Rc::clone(&kernel)));
+    body.attach(&[mapped_text(&plan)], &mut |_, _, _| ()).unwrap();
+    let address = base(0) + 6 * GRANULE;
+    let pages = (address..address + GRANULE).step_by(PAGE as usize).map(|page| (page, NODES[1]));
+    kernel.borrow_mut().pages.extend(pages);
+    kernel.borrow_mut().refused.insert(6);
+    body.after_slice(0, SLICE_NS, &[Touched { region: 0, address, bytes: GRANULE, weight: 1.0 }]).unwrap();
+    assert_eq!(body.placer().tier(6), Some(Tier::Slow), "it was seen there, and may not move");
+    kernel.borrow_mut().refused.clear();
+    kernel.borrow_mut().unmap(address, address + GRANULE);
+    // What was refused is left alone for a while.
+    for slice in 1..100 {
+        body.after_slice(slice * SLICE_NS, (slice + 1) * SLICE_NS, &[]).unwrap();
+    }
+    assert_eq!(body.placer().tier(6), None);
 }
