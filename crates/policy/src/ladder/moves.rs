@@ -28,12 +28,12 @@ impl Transit {
             "space at the new place is taken, and nobody's, until a move ends"
         );
         if one.state == MoveState::Live {
-            assert_eq!(
+            debug_assert_eq!(
                 held(one.from),
                 Holder::Item(one.id),
                 "space at the old place is the item's until a move ends"
             );
-            assert_eq!(
+            debug_assert_eq!(
                 self.residents.nodes.loc(one.id),
                 one.from,
                 "an item counts where it was until a move ends"

@@ -449,16 +449,27 @@ impl Shard {
 
     #[inline(never)]
     fn decide_next<I: Items>(&mut self, items: &mut I, rng: &mut Rng) -> Option<Act> {
+        // Apart from what goes on: most acts of a full store were decided already, and handing one out is short.
+        self.next_decided(items).or_else(|| self.decide_more(items, rng))
+    }
+
+    /// The next act of what was decided.
+    #[inline]
+    fn next_decided<I: Items>(&mut self, items: &mut I) -> Option<Act> {
+        if let Some(act) = self.contents.next_act() {
+            return Some(act);
+        }
+        if let Some(settled) = self.under_way.take_settled() {
+            return Some(settled);
+        }
+        let decision = self.under_way.next_decision(items)?;
+        Some(self.hand_out(decision, items))
+    }
+
+    /// Goes on with the piece at hand and with what is being admitted, until there is an act.
+    #[inline(never)]
+    fn decide_more<I: Items>(&mut self, items: &mut I, rng: &mut Rng) -> Option<Act> {
         loop {
-            if let Some(act) = self.contents.next_act() {
-                return Some(act);
-            }
-            if let Some(settled) = self.under_way.take_settled() {
-                return Some(settled);
-            }
-            if let Some(decision) = self.under_way.next_decision(items) {
-                return Some(self.hand_out(decision, items));
-            }
             if let Some(act) = self.contents.go_on(items) {
                 return Some(act);
             }
@@ -466,6 +477,9 @@ impl Shard {
                 Progress::None => return None,
                 Progress::Made => {}
                 Progress::Act(act) => return Some(act),
+            }
+            if let Some(act) = self.next_decided(items) {
+                return Some(act);
             }
         }
     }

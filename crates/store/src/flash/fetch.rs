@@ -16,6 +16,10 @@ use super::format::{BLOCK_BYTES, ItemHeader, find_item};
 const BYTES_MAX: usize = 32 << 20;
 /// Bytes that may be under way all the same.
 const READING_BYTES_SPARE: usize = 1 << 20;
+/// Buffers kept for the next readings: as many as a pipeline has under way, each as long as most readings are. A new one would have to
+/// be zeroed, which costs more than all else in a look-up.
+const SPARE_BUFFERS: usize = 32;
+const SPARE_BUFFER_BYTES_MAX: usize = 2 * BLOCK_BYTES;
 
 /// A question's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,6 +125,8 @@ pub struct Fetches {
     bytes: usize,
     /// Of readings under way.
     reading_bytes: usize,
+    /// Buffers that nobody has: at most [`SPARE_BUFFERS`].
+    spare: Vec<AlignedBuffer>,
 }
 
 impl Fetches {
@@ -173,6 +179,14 @@ impl Fetches {
         None
     }
 
+    /// A buffer for a reading. It may still hold what an earlier one has read, until the device fills all of it.
+    pub fn buffer(&mut self, len: usize) -> AlignedBuffer {
+        match self.spare.iter().rposition(|buffer| buffer.len() == len) {
+            Some(at) => self.spare.swap_remove(at),
+            None => AlignedBuffer::zeroed(len),
+        }
+    }
+
     /// Takes what was read; `None`: it could not be.
     pub fn read(&mut self, id: FetchId, buffer: Option<AlignedBuffer>) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
@@ -190,6 +204,9 @@ impl Fetches {
             }
             // Until it is taken a small item keeps no block from others.
             let bytes = Bytes::Copied(buffer[at..at + item_len].into());
+            if self.spare.len() < SPARE_BUFFERS && buffer.len() <= SPARE_BUFFER_BYTES_MAX {
+                self.spare.push(buffer);
+            }
             Some(FlashItem { bytes, at: 0, header, place })
         });
         // What is held from now on; without an item the buffer is gone already.
@@ -265,4 +282,60 @@ impl Fetches {
 pub fn reading_len(place: LogPlace, pages: u32) -> usize {
     let behind = pages - place.page() % pages;
     place.pages().min(behind) as usize * BLOCK_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flash::format::ITEM_HEADER_BYTES;
+
+    /// A block that begins with an item of this hash, read into `buffer`.
+    fn fill(buffer: &mut AlignedBuffer, hash: u64) {
+        let header =
+            ItemHeader { sequence: 1, hash, value_len: 5, key_len: 3, db: 0, kind: 0, expires_at_ms: 0 };
+        buffer[ITEM_HEADER_BYTES..][..8].copy_from_slice(b"keyvalue");
+        header.seal(&mut buffer[..header.item_len()]);
+    }
+
+    /// Asks for an item, reads it, and takes it.
+    fn look_up(fetches: &mut Fetches, hash: u64) -> FlashItem {
+        let id = fetches.ask(hash, LogPlace::new(0, 1), 1, 0, BLOCK_BYTES);
+        let reading = fetches.next_reading().unwrap();
+        let mut buffer = fetches.buffer(reading.len);
+        fill(&mut buffer, hash);
+        fetches.read(id, Some(buffer));
+        fetches.take(id, None).unwrap()
+    }
+
+    #[test]
+    fn a_buffer_serves_one_reading_after_the_other() {
+        let mut fetches = Fetches::default();
+        for hash in 1..100 {
+            let item = look_up(&mut fetches, hash);
+            assert_eq!((item.key(), item.value(), item.header.hash), (&b"key"[..], &b"value"[..], hash));
+            assert_eq!((fetches.spare.len(), fetches.bytes()), (1, 0));
+        }
+        // One of another length is made, and is zero.
+        assert!(fetches.buffer(2 * BLOCK_BYTES).iter().all(|&byte| byte == 0));
+        assert_eq!(fetches.spare.len(), 1);
+    }
+
+    #[test]
+    fn as_many_buffers_are_kept_as_a_pipeline_needs() {
+        let mut fetches = Fetches::default();
+        let ids: Vec<_> =
+            (0..100).map(|hash| fetches.ask(hash, LogPlace::new(0, 1), 1, 0, BLOCK_BYTES)).collect();
+        let mut buffers: Vec<_> = ids
+            .iter()
+            .map(|_| fetches.next_reading().map(|reading| fetches.buffer(reading.len)).unwrap())
+            .collect();
+        for (hash, &id) in ids.iter().enumerate().rev() {
+            let mut buffer = buffers.pop().unwrap();
+            fill(&mut buffer, hash as u64);
+            fetches.read(id, Some(buffer));
+        }
+        assert_eq!(fetches.spare.len(), SPARE_BUFFERS);
+        assert!(ids.iter().all(|&id| fetches.take(id, None).is_some()));
+        assert_eq!(fetches.bytes(), 0);
+    }
 }

@@ -246,7 +246,7 @@ impl Flash {
     fn begin_readings(&mut self) {
         while let Some(reading) = self.fetches.next_reading() {
             self.stats.read_bytes += reading.len as u64;
-            let buffer = AlignedBuffer::zeroed(reading.len);
+            let buffer = self.fetches.buffer(reading.len);
             let offset = self.layout.page(reading.page);
             self.requests.push(Request::read(Purpose::Fetch(reading.id).token(), offset, buffer));
         }

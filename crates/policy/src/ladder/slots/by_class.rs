@@ -39,6 +39,8 @@ pub(in crate::ladder) struct ByClass {
     spaces: Vec<Space>,
     /// Pages that each class has, a run by its head: what a random item is drawn from.
     members: Vec<Vec<u32>>,
+    /// Of those lists. Each step of the ladder asks for it, so it is counted when a list grows.
+    member_bytes: u64,
     run_pages: u32,
     /// Of all free slots.
     free_units: u64,
@@ -49,7 +51,7 @@ impl ByClass {
         let space = Space { partial: NO_PAGE, slots: 0, used: 0 };
         let spaces = vec![space; classes.count()];
         let members = vec![Vec::new(); classes.count() + 1];
-        ByClass { classes, spaces, members, run_pages: 0, free_units: 0 }
+        ByClass { classes, spaces, members, member_bytes: 0, run_pages: 0, free_units: 0 }
     }
 
     /// The first of a class's pages that have a free slot.
@@ -157,7 +159,9 @@ impl ByClass {
         }
         let members = &mut self.members[page.class().index()];
         page.at = members.len() as u32;
+        let before = members.capacity();
         reserve_some(members, 1);
+        self.member_bytes += (members.capacity() - before) as u64 * 4;
         members.push(at);
         if state == PageState::Slots {
             self.count_free(at, pages);
@@ -245,7 +249,7 @@ impl ByClass {
 
     /// Bytes of the lists of pages.
     pub(super) fn bytes(&self) -> u64 {
-        self.members.iter().map(|pages| pages.capacity() as u64 * 4).sum()
+        self.member_bytes
     }
 }
 
@@ -314,6 +318,8 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(by_class.free_units(), free_units);
+                let capacity = by_class.members.iter().map(Vec::capacity).sum::<usize>();
+                prop_assert_eq!(by_class.bytes(), capacity as u64 * 4);
             }
         }
     }
