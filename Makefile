@@ -13,6 +13,9 @@ endif
 ARGS ?=
 # Flags for pytest, for example: make e2e PYTEST_ARGS="-k page"
 PYTEST_ARGS ?=
+# How many processes run the tests that drive the program. Their servers mostly wait, so two keep two cores busy.
+E2E_WORKERS ?= 2
+E2E_FLAGS := -n $(E2E_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 # The trace of `make bench`: four systems hold its items at once, so it is smaller than those in docs/RESULTS.md.
 BENCH_TRACE ?= zipf:alpha=0.99,objects=1M,requests=6M,size=300
 BENCH_ARGS ?= --preload
@@ -61,9 +64,9 @@ unit: ## the tests written in Rust
 e2e: ## the tests that drive the built program with real clients (flags: PYTEST_ARGS="...")
 	@scripts/bootstrap.sh test
 	cargo build --locked -p tiermem-cli -p tiermem-preload -p tiermem-workloads
-	TIERMEM=$(TARGET)/debug/tiermem $(TARGET)/e2e-python/bin/python -m pytest tests/e2e $(PYTEST_ARGS)
+	TIERMEM=$(TARGET)/debug/tiermem $(TARGET)/e2e-python/bin/python -m pytest tests/e2e $(E2E_FLAGS)
 	cd tests/e2e && TIERMEM_SHARDS=2 TIERMEM=$(TARGET)/debug/tiermem $(TARGET)/e2e-python/bin/python -m pytest \
-	  $(SHARDED_TESTS) $(PYTEST_ARGS)
+	  $(SHARDED_TESTS) $(E2E_FLAGS)
 
 python: ## the Python package: built, linted, type-checked, tested (flags: PYTEST_ARGS="...")
 	@scripts/bootstrap.sh test

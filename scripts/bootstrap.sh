@@ -168,11 +168,11 @@ want_python() {
     fi
 }
 
-# pytest, redis-py and a server of S3 in the versions that the tests were written for, apart from whatever is installed here.
+# pytest with workers, redis-py and a server of S3 in the versions that the tests were written for, apart from whatever is installed here.
 make_environment() {
     environment=$target/e2e-python
     wanted=tests/e2e/requirements.txt
-    if "$environment/bin/python" -c 'import pytest, redis, moto, flask' 2>/dev/null && cmp -s "$wanted" "$environment/made-from"; then
+    if "$environment/bin/python" -c 'import pytest, xdist, redis, moto, flask' 2>/dev/null && cmp -s "$wanted" "$environment/made-from"; then
         return
     fi
     say "Installing pytest, redis-py and moto into $environment"

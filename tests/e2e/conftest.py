@@ -19,6 +19,18 @@ from store import PATIENCE_S, Store
 pytest.register_assert_rewrite("browser", "recorder")
 
 
+# Tests that ask how the whole machine stands (DAMON, tracing, swap, control groups): one of them at a time.
+MACHINE_WIDE = ("test_doctor", "test_heatmap", "test_observe", "test_record", "test_run")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes run the tests, one takes a whole file, whose tests share a server."""
+    for item in items:
+        group = "machine" if item.path.name.startswith(MACHINE_WIDE) else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture
 def serve(tmp_path: pathlib.Path) -> Iterator[Callable[..., Store]]:
     """Starts servers with the flags that a test wants."""
