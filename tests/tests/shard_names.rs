@@ -47,6 +47,63 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
+/// The paths that a tree of a `use` names: `a::{b, c::{self, D as E}}` is `a::b`, `a::c` and `a::c::D as E`.
+fn paths(tree: &str) -> Vec<String> {
+    let Some((prefix, group)) = tree.split_once('{') else { return vec![tree.trim().to_owned()] };
+    let group = group.trim_end().strip_suffix('}').unwrap_or(group);
+    let mut depth = 0;
+    let parts = group.split(|letter| {
+        depth += i32::from(letter == '{') - i32::from(letter == '}');
+        letter == ',' && depth == 0
+    });
+    let parts = parts.map(str::trim).filter(|part| !part.is_empty()).flat_map(paths);
+    let joined = |part: String| match part.strip_prefix("self") {
+        Some(alias) => format!("{}{alias}", prefix.trim().trim_end_matches("::")),
+        None => format!("{}{part}", prefix.trim()),
+    };
+    parts.map(joined).collect()
+}
+
+/// Whether a file names `word` from this module of `policy`, however it imports it.
+fn names(text: &str, module: &str, word: &str) -> bool {
+    let (module, full) = (format!("tiermem_policy::{module}"), format!("tiermem_policy::{module}::{word}"));
+    let code: String =
+        text.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
+    let trees =
+        code.split(';').filter_map(|part| part.rsplit_once("use ")).map(|(_, tree)| tree.replace('\n', " "));
+    let mut imported = trees.flat_map(|tree| paths(&tree));
+    let by_path = |path: String| {
+        let (path, alias) =
+            path.split_once(" as ").unwrap_or((&path, path.rsplit("::").next().unwrap_or_default()));
+        let path = path.trim();
+        path == full
+            || path == format!("{module}::*")
+            || path == module && has_word(&code, &format!("{}::{word}", alias.trim()))
+    };
+    has_word(&code, &full) || imported.any(by_path)
+}
+
+#[test]
+fn every_way_of_importing_is_seen() {
+    let seen = [
+        "use tiermem_policy::ladder::Ladder;",
+        "use tiermem_policy::ladder::{Loc, Ladder};",
+        "use tiermem_policy::{\n    index::Index,\n    ladder::{self, Loc},\n};\nfn f(_: ladder::Ladder) {}",
+        "use tiermem_policy::{ladder::{Loc, Ladder as Tiers}, Id};",
+        "use tiermem_policy::ladder as tiers; fn f(_: tiers::Ladder) {}",
+        "use tiermem_policy::ladder::*;",
+        "fn f(_: &tiermem_policy::ladder::Ladder) {}",
+    ];
+    let unseen = [
+        "use tiermem_policy::ladder::LadderConfig;",
+        "use tiermem_policy::{ladder::{self, Loc}, Id}; fn f(_: ladder::LadderConfig) {}",
+        "// use tiermem_policy::ladder::Ladder;",
+        "use tiermem_store::ladder::Ladder;",
+    ];
+    assert!(seen.iter().all(|text| names(text, "ladder", "Ladder")));
+    assert!(!unseen.iter().any(|text| names(text, "ladder", "Ladder")));
+}
+
 /// Files of other crates that name `word` from this module of `policy`.
 fn importers(module: &str, word: &str) -> Vec<String> {
     let mut all = BTreeMap::new();
@@ -56,11 +113,7 @@ fn importers(module: &str, word: &str) -> Vec<String> {
             all.extend(read(&under));
         }
     }
-    let imports = |text: &str| {
-        let uses = text.split(';').filter(|part| part.contains(&format!("tiermem_policy::{module}::")));
-        uses.map(|part| &part[part.rfind("use ").unwrap_or(0)..]).any(|part| has_word(part, word))
-    };
-    all.into_iter().filter(|(_, text)| imports(text)).map(|(name, _)| name).collect()
+    all.into_iter().filter(|(_, text)| names(text, module, word)).map(|(name, _)| name).collect()
 }
 
 /// The advisor reads the ladder, and `sampling_cost` measures one of its own.
@@ -72,6 +125,18 @@ fn ladder_index_and_log_are_driven_by_the_shard_alone() {
     assert!(of_ladder.len() > 1 && of_ladder.iter().all(is_allowed), "{of_ladder:?}");
     assert_eq!(importers("index", "Index"), [""; 0]);
     assert_eq!(importers("log", "Log"), [""; 0]);
+}
+
+/// The order of flushes and the looks at the cold end are the cleaner's own.
+#[test]
+fn epochs_and_looks_at_the_cold_end_are_driven_by_the_cleaner_alone() {
+    for word in ["Epochs", "ColdWatch", "Cleaning"] {
+        for module in
+            ["extents", "extents::cleaner", "extents::cleaner::epochs", "extents::cleaner::watermarks"]
+        {
+            assert_eq!(importers(module, word), [""; 0]);
+        }
+    }
 }
 
 /// Functions of each type in `policy/src/shard`, over all its files.

@@ -30,13 +30,13 @@ Fields:
 pub struct Options {
     /// A trace file, or a generator.
     trace: String,
-    /// So many requests of it.
+    /// Number of requests.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     requests: usize,
     /// The K of K-LRU.
     #[arg(long, value_name = "K,..", value_delimiter = ',', default_values_t = [1, 2, 5, 10, 16])]
     k: Vec<u32>,
-    /// So many sizes, evenly over the working set.
+    /// Number of cache sizes to evaluate, evenly spaced up to the working set.
     #[arg(long, value_name = "COUNT", default_value_t = 25)]
     sizes: u64,
     /// Runs of everything, interleaved.

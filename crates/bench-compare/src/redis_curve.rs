@@ -37,13 +37,13 @@ pub struct Options {
     common: Common,
     /// A trace file, or a generator.
     trace: String,
-    /// So many requests of it.
+    /// Number of requests.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     requests: usize,
     /// Redis's maxmemory-samples.
     #[arg(long, value_name = "K,..", value_delimiter = ',', default_values_t = [5, 10])]
     k: Vec<u32>,
-    /// So many sizes, evenly over the working set but for all of it.
+    /// Number of cache sizes to evaluate, evenly spaced below the working set.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     sizes: u64,
     /// Bytes of each value.

@@ -38,7 +38,7 @@ Fields:
 pub struct Options {
     /// A trace file, or a generator.
     trace: String,
-    /// So many requests of it.
+    /// Number of requests.
     #[arg(long, value_name = "N")]
     requests: Option<usize>,
     /// The share of keys that is looked at.
@@ -47,10 +47,10 @@ pub struct Options {
     /// The policies.
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_values = ["lru", "klru:5", "krr:5"])]
     policy: Vec<Kind>,
-    /// So many sizes, evenly over the working set.
+    /// Number of cache sizes to evaluate, evenly spaced up to the working set.
     #[arg(long, value_name = "COUNT", default_value_t = 25)]
     sizes: usize,
-    /// So many choices of keys.
+    /// Number of samples to draw, each of other keys.
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// How the result is printed.

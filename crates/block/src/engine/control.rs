@@ -159,7 +159,7 @@ impl Engine {
     /// # Errors
     /// When the store has failed meanwhile.
     pub fn written_back_by(&self, asked: &WriteBack) -> Option<Result<u64, ControlError>> {
-        let (volume, cleaner) = (&self.shared.volumes[asked.volume], self.shared.cleaning.cleaner());
+        let (volume, cleaner) = (&self.shared.volumes[asked.volume], self.shared.write_back.cleaner());
         let is_done = asked.epoch.is_none_or(|epoch| cleaner.is_flushed(volume.number, epoch))
             && asked.flush.is_none_or(|flush| volume.flushing.has_ended(flush));
         if volume.counts.write_back_failures > asked.failures {

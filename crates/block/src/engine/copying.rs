@@ -45,7 +45,7 @@ impl Work<'_> {
         self.lose();
         let runs = self.op.copied_runs();
         let Some(act) = self.op.copy.take() else { return self.end() };
-        for act in self.shared.cleaning.tell(self.shared.now_ns, act, Outcome::Copied(&runs)) {
+        for act in self.shared.write_back.tell(self.shared.now_ns, act, Outcome::Copied(&runs)) {
             if let Act::Send { token, units, .. } = act {
                 let run = units.start * UNIT_BYTES..units.end * UNIT_BYTES;
                 let buffer = match self.op.held.iter_mut().find(|part| part.range == run) {
@@ -80,7 +80,7 @@ impl Work<'_> {
                 "the cache's device has lost bytes that the store does not have: reads fail until they are written anew"
             );
             shared.lose_parts(op.volume, &parts);
-            shared.cleaning.cleaner_mut().lost(number, units_of(range));
+            shared.write_back.cleaner_mut().lost(number, units_of(range));
         }
     }
 
@@ -93,7 +93,7 @@ impl Work<'_> {
         if start >= size_bytes {
             // Of the last block, what lies behind the volume's end.
             shared.pool.give_back(buffer);
-            let session = shared.cleaning.cleaner().standing(shared.volumes[at].number).session;
+            let session = shared.write_back.cleaner().standing(shared.volumes[at].number).session;
             return shared.written_back(at, act, Ok(()), session);
         }
         let token = shared.device.name(Io::WriteBack { volume: at as u16, act });

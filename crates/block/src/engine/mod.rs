@@ -111,7 +111,7 @@ impl Engine {
     /// When it wants to be called again though no device or store has done anything: for who drives it by a clock of his own.
     pub fn wakes_at_ns(&self) -> Option<u64> {
         let deadline_ns = self.shared.log.journal().and_then(Journal::deadline_ns);
-        self.shared.cleaning.wake_ns().into_iter().chain(deadline_ns).min()
+        self.shared.write_back.wake_ns().into_iter().chain(deadline_ns).min()
     }
 
     /// Begins a client's job.
@@ -373,7 +373,7 @@ impl Engine {
     fn clean(&mut self) {
         let Shared { cleaning, extents, log, now_ns, .. } = &mut self.shared;
         cleaning.step(*now_ns, extents, log.has_room(), self.ops.parked() > 0);
-        while let Some(act) = self.shared.cleaning.next_act() {
+        while let Some(act) = self.shared.write_back.next_act() {
             self.carry_out(act);
         }
         self.run_ready();
@@ -400,7 +400,7 @@ impl Engine {
                     self.call_parked();
                 }
             }
-            Act::Wait { until_ns } => self.shared.cleaning.wake_at(until_ns),
+            Act::Wait { until_ns } => self.shared.write_back.wake_at(until_ns),
             Act::Send { .. } => debug_assert!(false, "what was copied is sent where it is: see `copied`"),
         }
     }

@@ -21,7 +21,7 @@ use super::operations::Operations;
 use super::shared::Shared;
 use super::ticker::Ticker;
 use super::volume::{VolumeState, Volumes};
-use super::write_back::Cleaning;
+use super::write_back::WriteBack;
 use super::write_order::{Log, WriteOrder};
 use crate::disks::BufferPool;
 use crate::journal::{self, Journal, JournalError, Recovered, VolumeInfo};
@@ -89,7 +89,7 @@ impl Engine {
             ops: Operations::default(),
             shared: Shared {
                 extents,
-                cleaning: Cleaning::new(cleaner),
+                write_back: WriteBack::new(cleaner),
                 log: Log::new(journal),
                 write_order,
                 device: Device::new(cache, data_at),
@@ -183,7 +183,7 @@ impl Engine {
 
     /// Writes back all that is dirty, as long as the stores take it, and leaves the cache in order: for the end of a server.
     pub fn close(&mut self) {
-        self.shared.cleaning.cleaner_mut().close();
+        self.shared.write_back.cleaner_mut().close();
         // What the stores have is clean once the log says so.
         self.drive(CLOSE_MAX, |engine| {
             let Shared { log, write_order, volumes, cleaning, .. } = &engine.shared;

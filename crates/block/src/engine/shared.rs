@@ -15,7 +15,7 @@ use super::memory::Memory;
 use super::op::{Failure, Op, units_from, units_of};
 use super::operations::Ready;
 use super::volume::Volumes;
-use super::write_back::Cleaning;
+use super::write_back::WriteBack;
 use super::write_order::{Log, WriteOrder, units_at};
 use crate::disks::{Answer, Asker, BufferPool, Piece};
 use crate::journal::{Journal, UnitState};
@@ -25,7 +25,7 @@ use tiermem_tier::backing::{self, BackingError};
 /// The parts.
 pub(super) struct Shared {
     pub extents: Extents<Order>,
-    pub cleaning: Cleaning,
+    pub write_back: WriteBack,
     pub log: Log,
     pub write_order: WriteOrder,
     pub device: Device,
@@ -77,14 +77,14 @@ impl Shared {
         let mut epoch = None;
         if !self.log.is_kept() {
             // Nothing of the cache outlives the process, so all that is dirty goes to the store.
-            epoch = self.cleaning.cleaner_mut().close_epoch(volume.number);
+            epoch = self.write_back.cleaner_mut().close_epoch(volume.number);
             if let Some(epoch) = epoch {
-                self.cleaning.cleaner_mut().want(volume.number, epoch);
+                self.write_back.cleaner_mut().want(volume.number, epoch);
             }
         }
         let flush = volume.flushing.needed();
         if epoch.is_none() && flush.is_none() && promise == Default::default() {
-            self.cleaning.cleaner_mut().close_epoch(volume.number);
+            self.write_back.cleaner_mut().close_epoch(volume.number);
             return self.answers.tell(asker, Ok(Answer::Done));
         }
         volume.flushing.wait(Waiter { asker, is_write, epoch, flush, promise });
@@ -95,7 +95,7 @@ impl Shared {
     pub fn flush_store(&mut self, at: usize) {
         let volume = &self.volumes[at];
         if volume.flushing.is_wanted()
-            && let Some(token) = self.cleaning.cleaner_mut().begin_flush(volume.number)
+            && let Some(token) = self.write_back.cleaner_mut().begin_flush(volume.number)
         {
             self.begin_store_flush(at, token);
         }
@@ -120,7 +120,7 @@ impl Shared {
         let is_lost = self.volumes[at].flushing.end(result.is_err(), session);
         let result = if is_lost { Err(BackingError::Failed(broke())) } else { result };
         let acts = match &result {
-            Ok(()) => self.cleaning.tell(self.now_ns, token, Outcome::Flushed { session }),
+            Ok(()) => self.write_back.tell(self.now_ns, token, Outcome::Flushed { session }),
             Err(error) => {
                 self.write_back_failed(at, token, error);
                 Vec::new()
@@ -133,7 +133,7 @@ impl Shared {
     /// Answers the flushes that have what they wait for, and those that waited for the flush of the store that has just failed.
     pub fn answer_waiters(&mut self, at: usize, failed: Option<Failure>) {
         let volume = &mut self.volumes[at];
-        let (number, cleaner) = (volume.number, self.cleaning.cleaner_mut());
+        let (number, cleaner) = (volume.number, self.write_back.cleaner_mut());
         let is_flushed = |epoch| cleaner.is_flushed(number, epoch);
         let synced = self.log.journal().map(Journal::synced);
         let (done, lost) = volume.flushing.take_done(failed.is_some(), synced, is_flushed);
@@ -151,7 +151,7 @@ impl Shared {
     pub fn written_back(&mut self, at: usize, act: Token, result: Result<(), BackingError>, session: u64) {
         match result {
             Ok(()) => {
-                let acts = self.cleaning.tell(self.now_ns, act, Outcome::Sent { session });
+                let acts = self.write_back.tell(self.now_ns, act, Outcome::Sent { session });
                 debug_assert!(acts.is_empty(), "nothing follows before the next step");
             }
             Err(error) => self.write_back_failed(at, act, &error),
@@ -161,11 +161,11 @@ impl Shared {
     /// An act has failed: the store is left alone for a while.
     pub fn write_back_failed(&mut self, at: usize, act: Token, error: &BackingError) {
         let number = self.volumes[at].number;
-        let before_ns = self.cleaning.cleaner().standing(number).retry_at_ns;
-        let acts = self.cleaning.tell(self.now_ns, act, Outcome::Failed);
+        let before_ns = self.write_back.cleaner().standing(number).retry_at_ns;
+        let acts = self.write_back.tell(self.now_ns, act, Outcome::Failed);
         debug_assert!(acts.is_empty(), "nothing follows from a failure");
         self.volumes[at].counts.write_back_failures += 1;
-        let retry_at_ns = self.cleaning.cleaner().standing(number).retry_at_ns;
+        let retry_at_ns = self.write_back.cleaner().standing(number).retry_at_ns;
         if retry_at_ns > before_ns {
             let retry_after_ms = retry_at_ns.saturating_sub(self.now_ns) / 1_000_000;
             tracing::warn!(volume = self.volumes.name(at), %error, retry_after_ms,
@@ -192,7 +192,7 @@ impl Shared {
             let mut clean = Vec::new();
             for range in ranges {
                 let number = self.volumes[*at].number;
-                self.cleaning.cleaner().lacks_nothing_of(number, range.clone(), &mut clean);
+                self.write_back.cleaner().lacks_nothing_of(number, range.clone(), &mut clean);
             }
             let parts = self.dirty_parts(*at, &clean);
             self.extents.units_mut().cleaned(&parts);
@@ -219,7 +219,7 @@ impl Shared {
         self.extents.units_mut().invalidate(parts);
         let number = self.volumes[at].number;
         for part in parts {
-            self.cleaning.cleaner_mut().lost(number, units_of(&(part.offset..part.offset + part.bytes)));
+            self.write_back.cleaner_mut().lost(number, units_of(&(part.offset..part.offset + part.bytes)));
         }
     }
 

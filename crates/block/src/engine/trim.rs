@@ -32,7 +32,7 @@ impl Work<'_> {
             });
         }
         shared.drop_parts(op.volume, &clean);
-        let is_over = start >= end || !shared.cleaning.cleaner().is_settled(number);
+        let is_over = start >= end || !shared.write_back.cleaner().is_settled(number);
         let work = Work { id, op, shared };
         if is_over {
             return work.end();

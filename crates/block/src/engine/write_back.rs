@@ -5,7 +5,7 @@ use tiermem_policy::extents::cleaner::{Act, Cleaner, Outcome, Token};
 use tiermem_policy::extents::{Extents, Plan, Request, Verdict};
 
 /// The cleaner, and its acts until they are carried out.
-pub(super) struct Cleaning {
+pub(super) struct WriteBack {
     cleaner: Cleaner,
     /// What it wants done, in order; from [`Self::step`] on the first one last.
     acts: Vec<Act>,
@@ -19,9 +19,9 @@ pub(super) struct Cleaning {
     steps: u64,
 }
 
-impl Cleaning {
+impl WriteBack {
     pub fn new(cleaner: Cleaner) -> Self {
-        Cleaning { cleaner, acts: Vec::new(), was_told: false, wake_ns: None, is_stopped: false, steps: 0 }
+        WriteBack { cleaner, acts: Vec::new(), was_told: false, wake_ns: None, is_stopped: false, steps: 0 }
     }
 
     /// What is written back when, and who waits for it.

@@ -61,7 +61,7 @@ pub struct LevelConfig {
     pub capacity_bytes: u64,
     /// Where new and demoted items enter the lists, as a share of the list from its tail.
     pub insertion_point: f64,
-    /// Who goes first.
+    /// Eviction policy of the tiers.
     pub order: Order,
 }
 

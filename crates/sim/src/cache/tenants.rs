@@ -10,6 +10,7 @@ impl TieredCache {
     /// From now on it is this access's tenant that asks.
     pub(super) fn come(&mut self, access: &Access) {
         self.access = *access;
+        self.access_hash = self.items.hash_of(access.key);
         if let Some(dividing) = &mut self.dividing {
             self.tenant = dividing.of(access.tenant);
             self.at_ns = dividing.reload_ns(access.tenant).map(|_| access.time_ns);

@@ -55,7 +55,7 @@ struct Stored {
 
 /// What each item number stands for, and how keys are hashed.
 #[derive(Debug)]
-struct Notes {
+pub(super) struct Notes {
     stored: Vec<Stored>,
     hasher: KeyHasher,
     /// Of an item's bytes in memory those that it does not have in the log, but another header.
@@ -65,7 +65,7 @@ struct Notes {
 }
 
 impl Notes {
-    fn hash_of(&self, key: u64) -> u64 {
+    pub(super) fn hash_of(&self, key: u64) -> u64 {
         self.hasher.hash(0, &Access::key_name(key))
     }
 
@@ -113,10 +113,11 @@ impl Items for Notes {
 #[derive(Debug)]
 pub struct TieredCache {
     pub(super) shard: Shard,
-    items: Notes,
+    pub(super) items: Notes,
     rng: Rng,
-    /// The access at hand, and whose it is.
+    /// The access at hand, the hash of its key, and whose it is.
     pub(super) access: Access,
+    pub(super) access_hash: u64,
     pub(super) tenant: u16,
     /// When it is, where what a miss costs is known.
     pub(super) at_ns: Option<u64>,
@@ -136,12 +137,15 @@ impl TieredCache {
         let hasher = hash(config.seed);
         let flash = config.tail.as_ref().map(FlashLog::new);
         config.tail.into_iter().for_each(|log| shard.attach_log(LogState::new(log)));
+        let items = Notes { stored: Vec::new(), hasher, header_bytes: config.header_bytes, flash };
+        let access = Access::default();
         let mut cache = TieredCache {
             dividing,
             shard,
-            items: Notes { stored: Vec::new(), hasher, header_bytes: config.header_bytes, flash },
+            access_hash: items.hash_of(access.key),
+            items,
             rng: Rng::seeded(config.seed),
-            access: Access::default(),
+            access,
             tenant: 0,
             at_ns: None,
             overhead_bytes: config.overhead_bytes,
@@ -478,8 +482,9 @@ impl TieredCache {
         None
     }
 
+    /// The hash of a key: mostly that of the access at hand.
     pub(super) fn hash(&self, key: u64) -> u64 {
-        self.items.hash_of(key)
+        if key == self.access.key { self.access_hash } else { self.items.hash_of(key) }
     }
 
     /// The shard, to be read.

@@ -14,7 +14,7 @@ use super::ConfigError;
 pub struct PolicySection {
     /// Who is promoted: `reuse-twice` (default), `reuse-time`, `tail-age`, `reuse-time-scan`, `naive` or `none`.
     pub promotion: Option<String>,
-    /// Who goes first from a tier: `lru` (lists, the default), or the first of K drawn by recency (`klru:K`), by frequency
+    /// Eviction policy of the tiers: `lru` (lists, the default), or the coldest of K drawn items, by recency (`klru:K`), by frequency
     /// of use (`klfu:K`) or by expiry (`kttl:K`); or a policy by its name, the same one for all tiers (`fifo`, `clock`, `sieve`,
     /// `s3-fifo`, `2q`, `arc`, `slru`, `lfu`, `lhd`, ...).
     pub order: Option<String>,

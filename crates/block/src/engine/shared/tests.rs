@@ -119,7 +119,7 @@ fn what_the_store_has_is_clean_at_once_or_when_the_log_says_so_durably() {
         let (mut engine, _) = engine(Mode::WriteBack, kept);
         write(&mut engine);
         // The store has it: nobody else is to write it back.
-        engine.shared.cleaning.cleaner_mut().lost(engine.shared.volumes[0].number, 0..4);
+        engine.shared.write_back.cleaner_mut().lost(engine.shared.volumes[0].number, 0..4);
         assert_eq!(engine.shared.note_clean(0, all()), !kept);
         assert_eq!(engine.dirty_bytes(), if kept { 4 * UNIT } else { 0 });
         engine.pump();
@@ -154,7 +154,7 @@ fn what_is_dropped_is_fetched_anew_and_what_is_lost_is_an_error() {
     let second = Part { offset: UNIT, at: first.at + UNIT, bytes: UNIT };
     shared.forget_parts(0, &[second]);
     assert!(!shared.is_marked(0, &(UNIT..2 * UNIT)));
-    assert_eq!(shared.cleaning.cleaner().standing(shared.volumes[0].number).dirty_bytes, 3 * UNIT);
+    assert_eq!(shared.write_back.cleaner().standing(shared.volumes[0].number).dirty_bytes, 3 * UNIT);
     assert_eq!(ask(&mut engine, Task::Read, UNIT..2 * UNIT)[0], 1, "the store's");
 }
 

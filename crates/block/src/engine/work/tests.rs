@@ -128,7 +128,7 @@ fn a_write_whose_log_is_broken_fails_and_leaves_nothing_of_itself() {
     assert_eq!(work(1, &mut op, shared).log_failed("the device is gone"), After::Ends);
     assert_eq!(told(shared), [(1, false)]);
     assert!(!shared.is_marked(0, &(0..UNIT)) && op.claims.is_empty());
-    assert_eq!(shared.cleaning.cleaner().standing(shared.volumes[0].number).dirty_bytes, 0);
+    assert_eq!(shared.write_back.cleaner().standing(shared.volumes[0].number).dirty_bytes, 0);
 }
 
 #[test]
