@@ -4,9 +4,11 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # What rustup or scripts/bootstrap.sh may have installed outside PATH, last: what the user has chosen comes first.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(TARGET)/tools
 
-# Nothing is built there a second time: what cargo keeps for that would take as much disk as all else together.
+# Nothing is built there a second time, nor debugged: what cargo keeps for that would take as much disk as all else together, and
+# half of the time to link. A panic names its line without it.
 ifneq ($(CI),)
 export CARGO_INCREMENTAL := 0
+export CARGO_PROFILE_DEV_DEBUG := 0
 endif
 
 # Flags for `tiermem store serve`, for example: make run ARGS="--tier dram=1GiB --listen 127.0.0.1:7000"
