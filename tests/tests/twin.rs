@@ -12,7 +12,7 @@ use tiermem_base::{Access, Bytes, Op, Rng, TierKind, TierSpec};
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{Admission, LadderConfig, LevelCounters, Order, Priority, Reactive};
 use tiermem_policy::log::{self, LogConfig};
-use tiermem_policy::promote::Promotion;
+use tiermem_policy::promotion_rule::Promotion;
 use tiermem_sim::cache::Sharing;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
 use tiermem_store::engine::{By, Condition, DATABASES, Declared, Engine, EngineConfig, Expiry, Tenancy};

@@ -3,7 +3,7 @@
 use clap::Args;
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{Admission, LadderConfig, Order, Reactive};
-use tiermem_policy::promote::Promotion;
+use tiermem_policy::promotion_rule::Promotion;
 
 /// Each mechanism of the ladder; every one can be switched off by itself.
 #[derive(Debug, Args)]

@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use tiermem_base::Rng;
-use tiermem_policy::evict::order::WithPolicy;
+use tiermem_policy::evict::any_policy::WithPolicy;
 use tiermem_policy::evict::{Evict, Named};
 use tiermem_policy::frames::{Config, Fault, Frame, Frames, Outcome, References, TierConfig, domains};
 

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 use crate::Id;
 use crate::column::{Bits, Column};
-use crate::evict::order::WithPolicy;
+use crate::evict::any_policy::WithPolicy;
 use crate::evict::{Departure, Domain, Evict, Item, Named, Origin, Touch};
 use tiermem_base::{Op, Rng};
 

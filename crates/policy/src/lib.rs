@@ -8,12 +8,12 @@
 pub mod choose_k;
 pub mod column;
 pub mod deferred_free;
+pub mod erase_block_gc;
 pub mod evict;
 pub mod expiry;
 pub mod extents;
 pub mod flat;
 pub mod frames;
-pub mod garbage_collection;
 pub mod index;
 pub mod ladder;
 pub mod log;
@@ -22,7 +22,7 @@ pub mod moves;
 pub mod partition;
 pub mod placement;
 pub mod prefetch;
-pub mod promote;
+pub mod promotion_rule;
 pub mod shard;
 pub mod shard_memory;
 

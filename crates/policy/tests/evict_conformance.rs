@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_policy::Id;
-use tiermem_policy::evict::order::WithPolicy;
+use tiermem_policy::evict::any_policy::WithPolicy;
 use tiermem_policy::evict::{Departure, Domain, Evict, Item, Named, Order, Origin, Touch};
 
 /// Domains in these tests.

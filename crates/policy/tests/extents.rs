@@ -7,7 +7,7 @@ mod extents_world;
 use extents_world::{KIB, World, lru};
 use proptest::prelude::*;
 use tiermem_base::Rng;
-use tiermem_policy::evict::order::WithPolicy;
+use tiermem_policy::evict::any_policy::WithPolicy;
 use tiermem_policy::evict::{Evict, Lru, Named};
 use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::*;

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use tiermem_base::{Op, Rng};
 use tiermem_policy::Id;
 use tiermem_policy::column::CHUNK_ITEMS;
+use tiermem_policy::evict::any_policy::WithPolicy;
 use tiermem_policy::evict::clock::Clock;
 use tiermem_policy::evict::lru::{Bump, Lru};
-use tiermem_policy::evict::order::WithPolicy;
 use tiermem_policy::evict::{self, Departure, Domain, Evict, Named, Origin};
 use tiermem_policy::flat::{self, Capacity, Request};
 use tiermem_policy::frames::{

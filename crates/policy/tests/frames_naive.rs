@@ -11,8 +11,8 @@ use std::fmt::Debug;
 use frames_world::{FRAMES, Op, World, config, op};
 use naive::Naive;
 use proptest::prelude::*;
+use tiermem_policy::evict::any_policy::WithPolicy;
 use tiermem_policy::evict::lru::{Bump, Lru};
-use tiermem_policy::evict::order::WithPolicy;
 use tiermem_policy::evict::{Evict, Named};
 use tiermem_policy::frames::{Config, Fault, Frame, Outcome, domains};
 

@@ -10,7 +10,7 @@ use tiermem_policy::ladder::{
     Act, Admission, Admit, Eviction, Ladder, LadderConfig, Loc, NewItem, Order, PAGE_BYTES, Priority,
     Reactive, SizeClasses, Ticket,
 };
-use tiermem_policy::promote::Promotion;
+use tiermem_policy::promotion_rule::Promotion;
 use tiermem_policy::{Id, Now};
 
 struct World {

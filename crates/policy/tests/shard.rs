@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tiermem_base::Rng;
 use tiermem_policy::Id;
 use tiermem_policy::ladder::{Eviction, LadderConfig, Loc, Reactive, Ticket};
-use tiermem_policy::promote::Promotion;
+use tiermem_policy::promotion_rule::Promotion;
 use tiermem_policy::shard::{Act, Change, Entered, Entry, Items, Lying, Shard, Sizes, Why};
 
 const PAGE: u64 = 64 << 10;

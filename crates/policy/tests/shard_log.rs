@@ -15,7 +15,7 @@ use counts::Counts;
 use shard_world::PAGE;
 use tiermem_policy::ladder::LadderConfig;
 use tiermem_policy::log::Admission;
-use tiermem_policy::promote::Promotion;
+use tiermem_policy::promotion_rule::Promotion;
 use tiermem_policy::shard::{LogState, Why};
 use world::{World, log_config};
 

@@ -7,7 +7,7 @@ mod published;
 use std::convert::Infallible;
 
 use tiermem_base::{Access, Op};
-use tiermem_policy::evict::order::WithPolicy;
+use tiermem_policy::evict::any_policy::WithPolicy;
 use tiermem_policy::evict::{Evict, Named};
 use tiermem_sim::cxl_flash::atc23::prefetch::Kind;
 use tiermem_sim::cxl_flash::atc23::{self, Settings};

@@ -5,6 +5,7 @@
 //! it is. State lies in columns indexed by item number; what is remembered of items that have gone ([`ghosts`]) is
 //! bounded by what is held.
 
+pub mod any_policy;
 pub mod arc;
 pub mod cflru;
 pub mod clock;
@@ -18,7 +19,6 @@ pub mod lhd;
 pub mod list;
 pub mod lru;
 pub mod named;
-pub mod order;
 pub mod redis;
 pub mod s3fifo;
 pub mod sample;
@@ -26,9 +26,9 @@ pub mod sieve;
 pub mod slru;
 pub mod twoq;
 
+pub use any_policy::Order;
 pub use lru::Lru;
 pub use named::Named;
-pub use order::Order;
 
 use crate::Id;
 use tiermem_base::Rng;

@@ -4,7 +4,7 @@ use super::act::{Act, Fault, Settled, Wish};
 use super::begin_moves::Mover;
 use super::cell::{ASKED, Frame, MOVING};
 use super::evict::Room;
-use super::machine::Frames;
+use super::queries::Frames;
 use super::state::{Kind, What};
 use crate::evict::{Departure, Evict};
 use crate::moves::{Outcome, Ticket};

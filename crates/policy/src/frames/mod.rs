@@ -15,7 +15,7 @@
 //!
 //! **Where.** A frame lies nowhere (never used, or zero), or in one tier. While it moves it lies where it was, and room is taken
 //! at both ends. The first tiers are *in place*: a program uses what lies there without a fault. A frame that is used a second
-//! time since it came to a tier in place below the first is a candidate to go up ([`crate::promote::Candidates`]), which
+//! time since it came to a tier in place below the first is a candidate to go up ([`crate::promotion_rule::Candidates`]), which
 //! [`Frames::step`] does, in exchange for a colder one.
 //!
 //! **Room.** A fault takes a free frame of the first tier; where there is none the eviction policy ([`crate::evict`]) names a victim
@@ -47,16 +47,16 @@ mod act;
 mod audit;
 mod begin_moves;
 mod cell;
-mod change;
 mod config;
 mod copies;
+mod events;
 mod evict;
 mod fault;
-mod machine;
+mod finish_move;
 mod order;
 pub mod owners;
+mod queries;
 mod references;
-mod settle;
 mod space;
 mod state;
 mod step;
@@ -64,9 +64,9 @@ mod step;
 pub use act::{Act, Counters, End, Fault, Pin, Settled, Touch, Wish};
 pub use cell::{FRAME_BYTES_MAX, Frame, PINS_MAX};
 pub use config::{Config, ConfigError, NO_QUOTA, OWNERS_MAX, References, TIERS_MAX, TIERS_MIN, TierConfig};
-pub use machine::{Frames, View};
 pub use order::domains;
 pub use owners::Owners;
+pub use queries::{Frames, View};
 pub use space::Space;
 
 pub use crate::moves::{Outcome, Ticket};

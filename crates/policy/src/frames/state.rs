@@ -10,7 +10,7 @@ use super::references::ReferenceBits;
 use crate::evict::{self, Departure, Evict, Item, Origin};
 use crate::moves::{Moves, Ticket};
 use crate::prefetch::{Insertion, Why};
-use crate::promote::{Candidate, Candidates};
+use crate::promotion_rule::{Candidate, Candidates};
 
 /// What a move does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

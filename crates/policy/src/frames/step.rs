@@ -4,7 +4,7 @@ use super::act::Act;
 use super::begin_moves::Mover;
 use super::cell::{Frame, MOVING, SEEN, WRITING};
 use super::evict::Room;
-use super::machine::Frames;
+use super::queries::Frames;
 use crate::evict::Evict;
 use crate::prefetch::{Insertion, Why};
 use tiermem_base::Rng;

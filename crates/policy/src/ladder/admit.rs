@@ -2,7 +2,7 @@
 
 use super::charges::metadata_bytes_max;
 use super::classes::{Class, Fit};
-use super::clearing::{Clear, LARGE_PAGES};
+use super::contiguous_room::{Clear, LARGE_PAGES};
 use super::rebalance::keep_page;
 use super::reclaim::Reclaim;
 use super::{Act, Context, Ladder, Loc, MoveKind, NewItem, Reactive, Residents, Ticket};

@@ -4,7 +4,7 @@
 use super::{Admission, Order};
 use crate::evict::Named;
 use crate::evict::lru::{Bump, Lru};
-use crate::promote::Promotion;
+use crate::promotion_rule::Promotion;
 
 /// What happens when a tier is full at the moment an item is admitted (Wang 2024, section 5.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,92 +14,92 @@
 //!
 //! | file | part | owns | reads or is lent |
 //! | --- | --- | --- | --- |
-//! | `nodes.rs` | [`Nodes`] | item numbers, the node of each, timers, how long a tick is (`ticks.rs`) | |
+//! | `item_table.rs` | [`Nodes`] | item numbers, the node of each, timers, how long a tick is (`ticks.rs`) | |
 //! | `slots/` | [`slots::Slots`] | pages, slots and free space of one tier, in four parts of its own | |
 //! | `level.rs` | [`Level`] | one tier: its slots, classes that run short, space that moves will make free, counters | |
-//! | `orders.rs`, `order.rs` | [`Orders`](orders::Orders) | who goes next: lists, samples, counts of uses | nodes, slots |
+//! | `victims.rs`, `sampled_victim.rs` | [`Orders`](victims::Orders) | who goes next: lists, samples, counts of uses | nodes, slots |
 //! | `tenants/` | [`Tenants`] | whose the items are, shares and K, what each tenant has of each tier | a sample of `Orders` |
 //! | `residents.rs` | [`Residents`] | nodes, levels, orders, the configuration: where each item is, and who goes next | |
-//! | `tickets.rs` | [`Tickets`](tickets::Tickets) | moves under way | |
+//! | `pending_moves.rs` | [`Tickets`](pending_moves::Tickets) | moves under way | |
 //! | `pins.rs` | [`Pins`](pins::Pins) | places that replies hold | |
-//! | `outlet.rs` | [`Outlet`] | how what lies below the last tier stands | |
-//! | `transit.rs`, `moves.rs`, `leaving.rs` | [`Transit`] | residents, tickets, pins, outlet: what must agree when an item enters, moves or leaves | |
-//! | `learnt.rs`, `entry.rs` | [`Learnt`](learnt::Learnt) | reuse times and ages of the tiers, how new items fared | residents |
+//! | `below_last_tier.rs` | [`Outlet`] | how what lies below the last tier stands | |
+//! | `item_lifecycle.rs`, `move_ops.rs`, `removal.rs` | [`Transit`] | residents, tickets, pins, outlet: what must agree when an item enters, moves or leaves | |
+//! | `reuse_stats.rs`, `entry.rs` | [`Learnt`](reuse_stats::Learnt) | reuse times and ages of the tiers, how new items fared | residents |
 //! | `promotions.rs` | [`Promotions`](promotions::Promotions) | candidates for a faster tier | learnt, transit, reclaim |
 //! | `reclaim.rs` | [`Reclaim`](reclaim::Reclaim) | one attempt to take pages back: of which tier, at which cost | transit |
-//! | `clearing.rs` | [`Clearings`](clearing::Clearings) | windows of pages that are emptied for large items | transit, reclaim |
-//! | `giving.rs` | [`Giving`](giving::Giving) | nothing: an item of a tier goes down or out | transit, learnt, reclaim |
+//! | `contiguous_room.rs` | [`Clearings`](contiguous_room::Clearings) | windows of pages that are emptied for large items | transit, reclaim |
+//! | `demotion.rs` | [`Giving`](demotion::Giving) | nothing: an item of a tier goes down or out | transit, learnt, reclaim |
 //! | `rebalance.rs` | [`Exchange`](rebalance::Exchange) | pages on their way from one class to another | giving |
-//! | `relieve.rs` | [`Relief`](relieve::Relief) | how far each tier has come towards its high watermark | giving, exchange |
+//! | `watermark_reclaim.rs` | [`Relief`](watermark_reclaim::Relief) | how far each tier has come towards its high watermark | giving, exchange |
 //! | `charges.rs` | [`Charges`](charges::Charges) | what tier 0 is charged with: the caller's index, waste, room to grow | residents |
 //! | `admit.rs`, `step.rs`, `adopt.rs` | [`Ladder`] | all parts, and when the next step is due | |
 //!
 //! A part is borrowed apart from its siblings: each function takes those that it needs. For whom a decision is made and what it
-//! may cost is a value that is passed with it ([`demand::Demand`]).
+//! may cost is a value that is passed with it ([`decision_context::Demand`]).
 //!
 //! Source: Wang 2024, chapter 5 (sdTMM); the differences are named where they are made.
 
 mod admit;
 mod adopt;
+mod below_last_tier;
 mod charges;
 mod classes;
-mod clearing;
 mod config;
-mod demand;
+mod contiguous_room;
+mod decision_context;
+mod demotion;
 mod entry;
-mod giving;
-mod learnt;
-mod leaving;
+mod item_lifecycle;
+mod item_record;
+mod item_table;
 mod level;
-mod moves;
-mod nodes;
-mod order;
-mod orders;
-mod outlet;
+mod move_ops;
 mod page_set;
+mod pending_moves;
 mod pins;
-mod place;
 mod promotions;
 mod rebalance;
 mod reclaim;
-mod relieve;
+mod removal;
 mod residents;
+mod reuse_stats;
+mod sampled_victim;
 mod slots;
 mod step;
 mod tenants;
 #[cfg(test)]
 mod test_world;
-mod tickets;
 mod ticks;
-mod transit;
 mod tuning;
+mod victims;
+mod watermark_reclaim;
 
 pub use admit::Admit;
+pub use below_last_tier::Outlet;
 pub use classes::{Class, Fit, PAGE_BYTES, SizeClasses, UNIT_BYTES};
 pub use config::{
     Eviction, INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig, Reactive, Watermarks,
 };
 pub use entry::Admission;
+pub use item_lifecycle::Transit;
+pub use item_table::Nodes;
 pub use level::Level;
-pub use nodes::Nodes;
-pub use order::{Order, Priority};
-pub use outlet::Outlet;
+pub use pending_moves::{MoveKind, Ticket};
 pub use residents::{NewItem, Residents};
+pub use sampled_victim::{Order, Priority};
 pub use tenants::{Setting, TENANTS_MAX, TenantCounters, TenantLevel, Tenants};
-pub use tickets::{MoveKind, Ticket};
-pub use transit::Transit;
 pub use tuning::Tuning;
 
 use crate::deferred_free::DeferredFree;
-use crate::promote::Promotion;
+use crate::promotion_rule::Promotion;
 use crate::{Id, Now};
 use charges::Charges;
-use clearing::Clearings;
-use demand::{Context, Demand};
-use learnt::Learnt;
+use contiguous_room::Clearings;
+use decision_context::{Context, Demand};
 use promotions::Promotions;
 use rebalance::Exchange;
-use relieve::Relief;
+use reuse_stats::Learnt;
+use watermark_reclaim::Relief;
 
 /// Slotted tiers that a ladder can have: the node has two bits for them.
 pub const LEVELS_MAX: usize = 4;

@@ -1,13 +1,13 @@
 //! Who goes up: items of slower tiers whose uses show that they are worth a place in the tier above (Wang 2024, section 5.1.4).
 
 use super::classes::{Class, Fit};
-use super::learnt::Learnt;
+use super::item_lifecycle::Transit;
 use super::reclaim::Reclaim;
 use super::residents::{Residents, Use};
-use super::transit::Transit;
+use super::reuse_stats::Learnt;
 use super::{Context, LadderConfig, MoveKind};
 use crate::column::Column;
-use crate::promote::{Candidate, Candidates, Promotion, packed_reuse};
+use crate::promotion_rule::{Candidate, Candidates, Promotion, packed_reuse};
 use crate::{Id, Now};
 
 /// Of so many ticks the hits of one say how soon a tenant's items are used again.
@@ -26,7 +26,7 @@ pub(super) struct Promotions {
     /// Last reuse time per item, only for promotion by scanning.
     reuse: Option<Column<u8>>,
     next_scan: u64,
-    /// [`LadderConfig::promote_below`] in parts of [`crate::promote::WHOLE`].
+    /// [`LadderConfig::promote_below`] in parts of [`crate::promotion_rule::WHOLE`].
     below: u32,
 }
 

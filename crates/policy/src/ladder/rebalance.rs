@@ -12,7 +12,7 @@
 use super::Context;
 use super::MoveKind;
 use super::classes::{Class, PAGE_UNITS};
-use super::giving::Giving;
+use super::demotion::Giving;
 use super::level::threshold;
 use super::residents::Residents;
 use super::slots::Slots;

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::classes::PAGE_UNITS;
+use super::item_lifecycle::Transit;
 use super::residents::Residents;
 use super::slots::Holder;
-use super::transit::Transit;
 use super::{Context, Demand};
 use crate::Now;
 
@@ -239,7 +239,7 @@ fn windows_by_age(tier: usize, pages: u32, round: u32, residents: &Residents, no
 
 #[cfg(test)]
 mod tests {
-    use super::super::outlet::Outlet;
+    use super::super::below_last_tier::Outlet;
     use super::super::test_world::{QUARTER, World};
     use super::super::{Eviction, LadderConfig, PAGE_BYTES};
     use super::*;

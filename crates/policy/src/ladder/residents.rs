@@ -1,16 +1,16 @@
 //! The items on the ladder: where each is, in which tier and which slot, and in which order they go.
 //!
-//! [`Residents`] can be asked who goes next, and about any item. What changes them is [`super::transit`].
+//! [`Residents`] can be asked who goes next, and about any item. What changes them is [`super::item_lifecycle`].
 
 use std::sync::Arc;
 
 use super::classes::{Class, Fit, SizeClasses};
+use super::item_record::Place;
+use super::item_table::Nodes;
 use super::level::Level;
-use super::nodes::Nodes;
-use super::orders::Orders;
-use super::place::Place;
 use super::slots::{Slots, distance_pages};
 use super::tenants::{Setting, TenantLevel, Tenants};
+use super::victims::Orders;
 use super::{Context, Demand, LadderConfig, LevelConfig, PAGE_BYTES};
 use crate::deferred_free::DeferredFree;
 use crate::evict::Touch;

@@ -1,7 +1,7 @@
 //! The work between requests: expiry, eviction, demotion, promotion, in batches (Wang 2024, sections 5.1.3 and 5.1.4).
 
-use super::giving::Giving;
-use super::relieve::Relief;
+use super::demotion::Giving;
+use super::watermark_reclaim::Relief;
 use super::{Act, Context, Ladder};
 use crate::Now;
 use tiermem_base::Rng;

@@ -1,9 +1,9 @@
 //! Items on a small ladder, for the tests of its parts. What enters, is used and moves does so as on a whole one, and nothing else
 //! happens by itself.
 
-use super::learnt::Learnt;
+use super::item_lifecycle::Transit;
 use super::residents::Use;
-use super::transit::Transit;
+use super::reuse_stats::Learnt;
 use super::{
     Act, Class, Context, LadderConfig, Loc, MoveKind, NewItem, Order, PAGE_BYTES, Priority, Setting,
 };

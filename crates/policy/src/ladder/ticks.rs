@@ -1,6 +1,6 @@
 //! Ticks: so many requests each, to which it is known when items were last used.
 
-use super::place::LAST_MASK;
+use super::item_record::LAST_MASK;
 use crate::Now;
 
 /// How many requests a tick has.

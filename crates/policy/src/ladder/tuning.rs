@@ -1,7 +1,7 @@
 //! What may be changed about a ladder while it runs.
 
 use super::config::{Eviction, LadderConfig, Reactive, Watermarks};
-use crate::promote::{Promotion, WHOLE};
+use crate::promotion_rule::{Promotion, WHOLE};
 
 /// The parameters of a [`LadderConfig`] that hold from the next decision on when they change: none of them has a say
 /// in how state is laid out.

@@ -5,7 +5,7 @@
 //! may be taken by what another decision needs.
 
 use super::contents::Contents;
-use super::under_way::UnderWay;
+use super::undelivered_acts::UnderWay;
 use super::{Act, Entry, Items, Memory, Shard, Why};
 use crate::ladder::{self, Admit, Eviction, Loc, Ticket};
 use crate::{Id, Now};

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::filling::Fillings;
+use super::open_segments::Fillings;
 use super::{Act, From, Keys};
 use crate::log::{Appended, Fate, Leaving, Log, LogPlace, Stream};
 

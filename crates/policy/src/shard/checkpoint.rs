@@ -10,8 +10,8 @@
 use std::collections::VecDeque;
 
 use super::Keys;
-use super::duty::{Duty, Parts, Recorded, Settling};
 use super::journal::Journal;
+use super::persist_command::{Duty, Parts, Recorded, Settling};
 use crate::index::Found;
 use crate::log::{Filled, ITEM_ROW_BYTES, Log, PART_HEADER_BYTES, SEGMENT_ROW_BYTES};
 

@@ -2,9 +2,9 @@
 
 use super::Items;
 use super::contents::Contents;
-use super::duty::{Duty, Parts, Recorded, Settling};
-use super::filling::Withdrawn;
 use super::log::LogParts;
+use super::open_segments::Withdrawn;
+use super::persist_command::{Duty, Parts, Recorded, Settling};
 use crate::index::Found;
 use crate::log::LogPlace;
 

@@ -1,6 +1,6 @@
 //! The room that the journal has: two halves that are written in turn, and what of them a restart needs.
 
-use super::duty::Recorded;
+use super::persist_command::Recorded;
 
 /// How full the journal is.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use super::append::Appender;
 use super::checkpoint::Checkpoints;
-use super::empty_segment::Emptying;
-use super::restarts::Restarts;
+use super::persistence::Restarts;
+use super::segment_gc::Emptying;
 use super::{Act, Away, From, Items, Keys, Memory};
 use crate::ladder::Outlet;
 use crate::log::{Fate, ITEM_HEADER_BYTES, Leaving, Log, LogPlace, Stream};

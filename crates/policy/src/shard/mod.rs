@@ -61,14 +61,14 @@
 //! | `keys.rs` | [`Keys`] | the index: what keys lead to, here and in the log; what look-ups to come will read; what tier 0 is charged with for it |
 //! | `log.rs` | [`LogWork`] | the log's work: the three parts below |
 //! | `append.rs` | `Appender` | the log, what comes into it, and the acts of that |
-//! | `filling.rs` | `Fillings` | segments that are being filled: what of them is written when, and announced |
-//! | `empty_segment.rs` | `Emptying` | the segment that is being emptied, and those that were and are not free yet |
-//! | `restarts.rs` | `Restarts` | checkpoints, and what the device has to do for restarts |
+//! | `open_segments.rs` | `Fillings` | segments that are being filled: what of them is written when, and announced |
+//! | `segment_gc.rs` | `Emptying` | the segment that is being emptied, and those that were and are not free yet |
+//! | `persistence.rs` | `Restarts` | checkpoints, and what the device has to do for restarts |
 //! | `checkpoint.rs` | `Checkpoints` | when checkpoints are made, and the segments that they borrow |
 //! | `journal.rs` | `Journal` | the room in the journal |
-//! | `duty.rs` | [`Duty`], [`Parts`] | nothing: what the log's device has to do for restarts |
+//! | `persist_command.rs` | [`Duty`], [`Parts`] | nothing: what the log's device has to do for restarts |
 //! | `contents.rs` | `Contents` | both, and what passes from one to the other; how the log stands, as the ladder knows it |
-//! | `under_way.rs` | `UnderWay` | decisions that were not handed out, moves that are not settled |
+//! | `undelivered_acts.rs` | `UnderWay` | decisions that were not handed out, moves that are not settled |
 //! | `admit.rs` | `Admission` | the admission under way: its tries, and what it waits for |
 //! | `device.rs` | [`Device`] | nothing: what the log's device tells |
 //! | `item.rs` | [`Item`] | nothing: what requests do to one item |
@@ -96,31 +96,31 @@ mod append;
 mod checkpoint;
 mod contents;
 mod device;
-mod duty;
-mod empty_segment;
 mod entry;
 mod fetch;
-mod filling;
 mod idle;
 mod item;
 mod journal;
 mod keys;
 mod log;
 mod memory;
-mod restarts;
+mod open_segments;
+mod persist_command;
+mod persistence;
 mod restore;
 mod rewrite;
-mod under_way;
+mod segment_gc;
+mod undelivered_acts;
 
 pub use admit::Entered;
 pub use checkpoint::{CheckpointCounters, Checkpoints};
 pub use device::Device;
-pub use duty::{Duty, Parts, Recorded, Settling};
 pub use entry::Entry;
 pub use fetch::{Away, Staged};
-pub use filling::Withdrawn;
 pub use item::Item;
 pub use log::LogWork;
+pub use open_segments::Withdrawn;
+pub use persist_command::{Duty, Parts, Recorded, Settling};
 pub use restore::LogState;
 
 pub use keys::Keys;
@@ -132,7 +132,7 @@ use crate::{Id, Now};
 use admit::{Admission, Progress};
 use contents::{Contents, Leaves};
 use tiermem_base::Rng;
-use under_way::UnderWay;
+use undelivered_acts::UnderWay;
 
 /// What the driver knows of items in memory. A live engine reads it from their bytes, a simulator from its notes.
 pub trait Items {

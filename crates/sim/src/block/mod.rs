@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use tiermem_base::{Access, Op, Rng};
-use tiermem_policy::evict::order::WithPolicy;
+use tiermem_policy::evict::any_policy::WithPolicy;
 use tiermem_policy::evict::{Evict, Named};
 use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaner::CleanerRules;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use hdrhistogram::Histogram;
 use tiermem_base::{Access, Rng};
 use tiermem_policy::evict::Evict;
-use tiermem_policy::evict::order::WithPolicy;
+use tiermem_policy::evict::any_policy::WithPolicy;
 use tiermem_policy::prefetch::{Demand, Insertion, Prefetch, Prefetcher, Why};
 
 use super::TIME_NS_MAX;

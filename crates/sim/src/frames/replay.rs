@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use tiermem_base::{Interner, Rng};
 use tiermem_policy::evict::Evict;
-use tiermem_policy::evict::order::WithPolicy;
+use tiermem_policy::evict::any_policy::WithPolicy;
 use tiermem_policy::frames::{
     Act, Config, ConfigError, End, Fault, Frame, Frames, Outcome, Touch, Wish, domains,
 };

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use tiermem_base::Bytes;
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{Admission, LadderConfig, Order, Reactive, Watermarks};
-use tiermem_policy::promote::Promotion;
+use tiermem_policy::promotion_rule::Promotion;
 
 use super::ConfigError;
 

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use tiermem_base::Access;
 use tiermem_policy::evict::Evict;
-use tiermem_policy::evict::order::WithPolicy;
+use tiermem_policy::evict::any_policy::WithPolicy;
 use tiermem_policy::prefetch::Named as Prefetcher;
 use tiermem_policy::prefetch::next_n::NextNParameters;
 use tiermem_sim::cxl_flash::atc23::{self, Settings, prefetch::Kind};

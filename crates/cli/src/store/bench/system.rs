@@ -8,7 +8,7 @@ use tiermem_base::{Access, Bytes, Rng, TierKind, TierSpec};
 use tiermem_model::advisor::Plan;
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{Admission, LadderConfig, Order, Priority, Reactive};
-use tiermem_policy::promote::Promotion;
+use tiermem_policy::promotion_rule::Promotion;
 use tiermem_store::engine::{
     Aim, By, Condition, Division, Engine, EngineConfig, EngineStats, Expiry, Tenancy,
 };

@@ -21,7 +21,7 @@
 //! - **A store is flushed when that is due**: when all of the oldest epoch is written, when half a reserve of the cold end was written (or what the
 //!   driver's log can note at once), or when somebody waits and nothing more is on the way that the flush could cover. A flush after each
 //!   batch would cost a trip for each megabyte; later than that, the places at the cold end would not be clean when they are needed.
-//! - **Who waits** for room has [`rules::WAITING_BYTES`] on their way to become clean at any time, and what his plan names goes first. A read never
+//! - **Who waits** for room has [`watermarks::WAITING_BYTES`] on their way to become clean at any time, and what his plan names goes first. A read never
 //!   waits: it takes a clean place further up, or goes past the cache.
 //! - **Writers stop** when 90% of the cache are dirty ([`DIRTY_PERCENT_MAX`]), so that reads find places. Only those whose volume has more than an
 //!   even part of that: a store that hangs stops the writes of its own volumes, not those of others. For the same reason a write that would
@@ -35,8 +35,8 @@
 mod acts;
 pub mod epochs;
 mod outcomes;
-mod rules;
 mod volume;
+mod watermarks;
 
 use std::ops::Range;
 
@@ -46,11 +46,11 @@ use super::geometry::UNIT_BYTES;
 use super::{Extents, Mode, Part, Plan, Request, Share, Verdict, Volume};
 
 pub use acts::{Act, Outcome, Token};
-pub use rules::CleanerRules;
+pub use watermarks::CleanerRules;
 
 use acts::{Pending, UnderWay};
-use rules::{ColdWatch, WAITING_BYTES, percent, reserve_bytes};
 use volume::VolumeState;
+use watermarks::{ColdWatch, WAITING_BYTES, percent, reserve_bytes};
 
 /// Bytes of one copy at most, and those taken from the order of write-back at a time.
 pub const BATCH_BYTES: u64 = 1 << 20;

@@ -2,7 +2,7 @@
 
 use super::Token;
 use super::epochs::Epochs;
-use super::rules::CleanerRules;
+use super::watermarks::CleanerRules;
 
 /// Epochs that a volume may have before its writers wait for the oldest to be written back.
 const EPOCHS_MAX: usize = 16;

@@ -4,16 +4,16 @@
 //! | --- | --- | --- |
 //! | `page.rs` | [`Pages`] | what each page is, and who holds its slots |
 //! | `by_class.rs` | [`ByClass`] | the pages of each class, those with a free slot, how many slots there are |
-//! | `supply.rs` | [`Supply`] | which pages may be given out, and how many; which are kept for a large item (`held.rs`) |
-//! | `touched.rs` | [`Touched`] | which pages have memory, and of which it is taken ahead (`ahead.rs`) |
+//! | `supply.rs` | [`Supply`] | which pages may be given out, and how many; which are kept for a large item (`reserved_range.rs`) |
+//! | `touched.rs` | [`Touched`] | which pages have memory, and of which it is taken ahead (`prefault.rs`) |
 //!
 //! [`Slots`] takes space and gives it back, which concerns all four. Each can be read by itself.
 
 mod adopt;
-mod ahead;
 mod by_class;
-mod held;
 mod page;
+mod prefault;
+mod reserved_range;
 mod supply;
 mod touched;
 
@@ -22,12 +22,12 @@ use std::sync::Arc;
 use super::classes::{Class, Fit, PAGE_BYTES, PAGE_UNITS, SizeClasses, UNIT_BYTES};
 use crate::Id;
 use crate::deferred_free::DeferredFree;
-pub(super) use ahead::distance_pages;
 pub(super) use by_class::ByClass;
 use by_class::ClassUse;
 pub use page::Holder;
 pub(super) use page::Pages;
 use page::{Page, PageState};
+pub(super) use prefault::distance_pages;
 pub(super) use supply::Supply;
 pub(super) use touched::Touched;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::held::Held;
+use super::reserved_range::Held;
 use crate::ladder::page_set::PageSet;
 
 /// The free pages of a tier and what may be used of them.

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::ahead::Ahead;
 use super::page::Pages;
+use super::prefault::Ahead;
 use super::supply::Supply;
 use crate::ladder::page_set::PageSet;
 

@@ -16,19 +16,19 @@
 mod entry;
 mod fullest;
 mod members;
+mod quotas;
 mod reuse;
-mod settings;
 
 use super::Class;
-use super::order::{AgeQuantile, Draw, First};
+use super::sampled_victim::{AgeQuantile, Draw, First};
 use crate::Id;
 use crate::column::Column;
 use crate::deferred_free::DeferredFree;
 use entry::Entry;
 use fullest::Fullest;
 use members::Members;
+pub use quotas::Setting;
 use reuse::{Coldest, Reuse};
-pub use settings::Setting;
 use tiermem_base::Rng;
 
 /// Tenants that a ladder tells apart.

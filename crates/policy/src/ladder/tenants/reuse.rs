@@ -3,12 +3,12 @@
 use super::Tenants;
 use crate::Id;
 use crate::ladder::Class;
-use crate::ladder::order::Draw;
+use crate::ladder::sampled_victim::Draw;
 use tiermem_base::Rng;
 
 /// The mean reuse time of a tenant's hits in a tier, where what was noted half a window ago and longer weighs half, and so on.
 ///
-/// A tier's own mean ([`crate::promote::ReuseWindow`]) is that of whoever asks most. Held against it, the items of a tenant that
+/// A tier's own mean ([`crate::promotion_rule::ReuseWindow`]) is that of whoever asks most. Held against it, the items of a tenant that
 /// asks less often would never go up into room that is its own, and those of one that asks more often would always come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reuse {
@@ -104,7 +104,7 @@ impl Tenants {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::promote::WHOLE;
+    use crate::promotion_rule::WHOLE;
 
     #[test]
     fn the_coldest_is_looked_for_now_and_then() {

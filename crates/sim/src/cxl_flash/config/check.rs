@@ -2,8 +2,8 @@
 
 use tiermem_base::tier::Amount;
 use tiermem_base::units::Bytes;
+use tiermem_policy::erase_block_gc::Victim;
 use tiermem_policy::evict::Named as Policy;
-use tiermem_policy::garbage_collection::Victim;
 
 use super::{Config, ConfigError, Device, Ways};
 use crate::cxl_flash::flash::garbage_collection::Rules;

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use tiermem_policy::garbage_collection::{Region, Victim, least_worn};
+use tiermem_policy::erase_block_gc::{Region, Victim, least_worn};
 
 use super::blocks::{Blocks, State};
 use super::geometry::Geometry;

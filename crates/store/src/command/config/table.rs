@@ -5,7 +5,7 @@
 //! stands in `[config]` under its name. Nothing else knows of single parameters.
 
 use tiermem_policy::ladder::{Eviction, Reactive};
-use tiermem_policy::promote::Promotion;
+use tiermem_policy::promotion_rule::Promotion;
 
 use super::parameter::{
     Form, Live, Parameter, Problem, fixed, in_seconds, live, number, seconds, share, size, switch, word,

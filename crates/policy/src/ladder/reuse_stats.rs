@@ -7,7 +7,7 @@ use super::config::LadderConfig;
 use super::entry::{Admission, Proof};
 use super::level::Level;
 use super::residents::{Residents, Use};
-use crate::promote::{ReuseWindow, WHOLE};
+use crate::promotion_rule::{ReuseWindow, WHOLE};
 use crate::{Id, Now};
 
 /// What is known of one tier.

@@ -3,12 +3,12 @@
 //! [`Transit`] owns what has to agree whenever an item enters, moves or leaves: the [residents](Residents) with their nodes, slots and
 //! orders, the tickets of moves under way, the places that replies hold, and how what lies below the last tier stands.
 
-use super::outlet::Outlet;
+use super::below_last_tier::Outlet;
+use super::item_record::Place;
+use super::pending_moves::{Ticket, Tickets};
 use super::pins::{Pins, Released};
-use super::place::Place;
 use super::residents::{NewItem, Residents};
 use super::slots::Holder;
-use super::tickets::{Ticket, Tickets};
 use super::{Demand, LadderConfig, LadderCounters, Loc, UNIT_BYTES};
 use crate::deferred_free::DeferredFree;
 use crate::evict::{Item, Origin};

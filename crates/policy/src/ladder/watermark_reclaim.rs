@@ -3,11 +3,11 @@
 
 use super::Context;
 use super::classes::Class;
-use super::giving::Giving;
+use super::demotion::Giving;
+use super::item_lifecycle::Transit;
 use super::rebalance::Exchange;
 use super::reclaim::Reclaim;
 use super::residents::Residents;
-use super::transit::Transit;
 
 /// Items given away from the coldest class before the coldest is looked for again.
 const PRESSED_BATCH: u32 = 8;

@@ -1,8 +1,8 @@
 //! Items that leave the system: removed by the driver, evicted, or their time is over.
 
+use super::item_lifecycle::Transit;
+use super::pending_moves::MoveState;
 use super::slots::Holder;
-use super::tickets::MoveState;
-use super::transit::Transit;
 use super::{Act, Context, MoveKind, Why};
 use crate::evict::Departure;
 use crate::{Id, Now};

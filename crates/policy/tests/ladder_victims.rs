@@ -11,7 +11,7 @@ use tiermem_base::Rng;
 use tiermem_policy::Id;
 use tiermem_policy::evict::{self, Departure, Domain, Evict, Item, Named, Origin, Touch};
 use tiermem_policy::ladder::{Admission, Admit, LadderConfig, NewItem, Order, PAGE_BYTES, Priority};
-use tiermem_policy::promote::Promotion;
+use tiermem_policy::promotion_rule::Promotion;
 
 /// What a policy by itself keeps of so many items at once; its hits.
 fn hits_alone(named: Named, capacity: usize, keys: &[usize]) -> u64 {

@@ -1,9 +1,9 @@
 //! A tier gives an item away: down, or out of the last one.
 
 use super::classes::Class;
-use super::learnt::Learnt;
+use super::item_lifecycle::Transit;
 use super::reclaim::Reclaim;
-use super::transit::Transit;
+use super::reuse_stats::Learnt;
 use super::{Context, MoveKind};
 use crate::Id;
 

@@ -7,10 +7,10 @@
 //! answered [`super::Admit::Again`] by the admission, and does the same pieces one after the other.
 
 use super::classes::{Fit, PAGE_UNITS};
+use super::item_lifecycle::Transit;
 use super::level::Level;
 use super::reclaim::Reclaim;
 use super::residents::Residents;
-use super::transit::Transit;
 use super::{Context, Demand};
 use crate::{Id, Now};
 
@@ -242,7 +242,7 @@ fn clear_page(
 #[cfg(test)]
 mod tests {
     use super::super::PAGE_BYTES;
-    use super::super::outlet::Outlet;
+    use super::super::below_last_tier::Outlet;
     use super::super::test_world::World;
     use super::*;
     use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Numbers of items and what is known of each: where it is, when it was last used, when it expires.
 
 use super::Loc;
-use super::place::Place;
+use super::item_record::Place;
 use super::ticks::Ticks;
 use crate::column::{CHUNK_ITEMS, Column};
 use crate::deferred_free::DeferredFree;

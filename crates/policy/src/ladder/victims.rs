@@ -1,9 +1,9 @@
 //! The orders of all tiers: who goes next, of a class or of a tier.
 
 use super::classes::SizeClasses;
-use super::nodes::Nodes;
-use super::order::{Draw, Order, Priority, Sampling, Uses};
-use super::place::Place;
+use super::item_record::Place;
+use super::item_table::Nodes;
+use super::sampled_victim::{Draw, Order, Priority, Sampling, Uses};
 use super::slots::Slots;
 use super::tenants::Tenants;
 use super::{Class, Context, LEVELS_MAX, LadderConfig, LevelConfig};

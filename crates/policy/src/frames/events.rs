@@ -3,7 +3,7 @@
 use super::act::{Act, Pin, Touch};
 use super::cell::{Cell, Frame, MOVING, PINS_MAX, WRITING, ZERO};
 use super::config::{ConfigError, NO_QUOTA};
-use super::machine::Frames;
+use super::queries::Frames;
 use super::state::{Kind, State, What};
 use crate::evict::{self, Departure, Evict, Origin};
 use crate::moves::Ticket;

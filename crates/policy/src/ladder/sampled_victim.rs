@@ -1,8 +1,8 @@
 //! Who goes first in a tier: lists, or samples.
 //!
-//! *Who must give* and *which slot becomes free* are two questions. The first is asked of a tier ([`super::orders::Orders::coldest`]):
+//! *Who must give* and *which slot becomes free* are two questions. The first is asked of a tier ([`super::victims::Orders::coldest`]):
 //! the list policy answers with the oldest of its lists' tails, the sampling one with K draws among all items of the
-//! tier. The second is asked of a class ([`super::orders::Orders::victim`]), when a slot of just that class is wanted now.
+//! tier. The second is asked of a class ([`super::victims::Orders::victim`]), when a slot of just that class is wanted now.
 //!
 //! Sampling keeps nothing of its own: the tables of the pages already say who lies in which slot, and the node when it
 //! was last used, so a draw is a random slot of a random page, a hit writes the node and nothing else, and the eight
@@ -18,8 +18,8 @@
 //! pages back.
 
 use super::Class;
-use super::nodes::Nodes;
-use super::place::Place;
+use super::item_record::Place;
+use super::item_table::Nodes;
 use super::slots::Slots;
 use crate::Id;
 use crate::column::Column;

@@ -1,13 +1,13 @@
 //! Opening, ending and giving up moves between places.
 
 use super::classes::{Fit, PAGE_UNITS};
+use super::item_lifecycle::Transit;
+use super::pending_moves::{Move, MoveState};
 use super::slots::Holder;
-use super::tickets::{Move, MoveState};
-use super::transit::Transit;
 use super::{Act, Context, Loc, MoveKind, Ticket};
 use crate::Id;
 use crate::evict::{Departure, Origin};
-use crate::promote::Promotion;
+use crate::promotion_rule::Promotion;
 
 impl Transit {
     /// Ends all moves up to `ticket`; `copied` tells whether the bytes arrived (of all of them). `settled` is told

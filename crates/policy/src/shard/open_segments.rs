@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::Keys;
-use super::duty::Duty;
+use super::persist_command::Duty;
 use crate::log::{Appended, LOG_PAGE_BYTES, LogPlace, Stream, next_chunk};
 
 /// Items announced in one round: some hundred microseconds' worth.

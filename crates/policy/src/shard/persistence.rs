@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use super::Keys;
 use super::append::Appender;
 use super::checkpoint::{Around, Checkpoints};
-use super::duty::{Duty, Parts, Recorded, Settling};
-use super::empty_segment::Emptying;
+use super::persist_command::{Duty, Parts, Recorded, Settling};
+use super::segment_gc::Emptying;
 use crate::log::Stream;
 
 /// Checkpoints, and duties that were not handed out.
