@@ -1,7 +1,7 @@
 //! How a running system should divide its memory, and with which K, as its requests show (Wang 2024, chapters 3 and 4).
 //!
 //! An [`Advisor`] is told of the look-ups and writes of a sample of the keys, each with its tenant. It keeps every tenant's curves
-//! ([`curves`]), one for each K of a few, and what a miss costs it ([`tiermem_policy::miss_cost`]). After so many look-ups
+//! ([`online_curves`]), one for each K of a few, and what a miss costs it ([`tiermem_policy::miss_cost`]). After so many look-ups
 //! a window ends: the advisor gives a [`Question`], which knows all that is needed and can be answered anywhere, so that
 //! nobody who serves requests waits for the answer. It reads no clock and draws nothing. The [`Divider`] stands between it and a
 //! ladder of tiers: it decides what the advisor is told and when, and does what it says.
@@ -9,11 +9,11 @@
 //! Choosing K alone (DLRU, section 3.1) and dividing memory by merged curves (kRedis, section 4.1) are the same question with and
 //! without [`Plan::divides`]; where curves come from is [`Plan::way`].
 
-mod curves;
+mod config;
 mod divider;
-mod division;
-mod plan;
-mod question;
+mod live_config;
+mod online_curves;
+mod solver;
 mod tenants;
 mod tiers;
 
@@ -22,11 +22,11 @@ use tiermem_policy::choose_k::K_DEFAULT;
 use tiermem_policy::miss_cost::MissCosts;
 
 use crate::partition::Profile;
-use curves::TenantCurves;
+pub use config::{Plan, Room, Standing, Way};
 pub use divider::{Divider, DividerConfig, Outcome};
-pub use division::{Aim, Division};
-pub use plan::{Plan, Room, Standing, Way};
-pub use question::{Answer, Part, Question, Verdict};
+pub use live_config::{Aim, Division};
+use online_curves::TenantCurves;
+pub use solver::{Answer, Part, Question, Verdict};
 pub use tenants::{Declared, OTHERS, Tally, Tenants};
 
 /// Sizes at which curves are kept, beside those of the tiers: so many in equal steps ...
@@ -285,7 +285,7 @@ impl Advisor {
                 }
             }
             let held_bytes: u64 = standing.held_bytes.iter().sum();
-            let tenant = question::Tenant {
+            let tenant = solver::Tenant {
                 tenant: standing.tenant,
                 held: standing.held_bytes.clone(),
                 given: self.given(standing.tenant),

@@ -9,15 +9,15 @@ mod curve;
 mod distances;
 mod distinct;
 mod estimate;
-mod gather;
 mod in_parallel;
 mod kind;
 pub mod klru;
 pub mod krr;
 mod lru;
 mod miniature;
-mod online;
+mod sampled_trace;
 mod survey;
+mod windowed_sample;
 
 pub use aet::Aet;
 pub use curve::{Curve, Point};
@@ -27,8 +27,8 @@ pub use in_parallel::curves_in_parallel;
 pub use kind::Kind;
 pub use lru::LruStack;
 pub use miniature::Miniature;
-pub use online::Online;
 pub use survey::Survey;
+pub use windowed_sample::Online;
 
 use tiermem_base::Op;
 use tiermem_policy::flat::Request;

@@ -6,7 +6,7 @@ use tiermem_policy::flat::Request;
 use super::curve::{Curve, Point};
 use super::distinct;
 use super::estimate::{PartCounts, ratio_by_keys};
-use super::gather::{Gathered, Mark, PARTS};
+use super::sampled_trace::{Gathered, Mark, PARTS};
 use super::{Kind, Unit};
 
 /// Requests that a model gets together: few enough to stay in a core's own cache.

@@ -3,7 +3,7 @@
 use tiermem_base::{Interner, Rng};
 use tiermem_policy::evict::Named;
 
-use super::plan::{Plan, Way};
+use super::config::{Plan, Way};
 use crate::mrc::klru::{EvictionLaw, SampledCaches};
 use crate::mrc::krr::{Correction, KrrStack};
 use crate::mrc::{Curve, LruStack, Miniature, Model, Point, Unit};

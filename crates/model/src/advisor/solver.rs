@@ -3,7 +3,7 @@
 use tiermem_policy::choose_k::{DISTINCT_LEAST, Overheads};
 use tiermem_policy::partition::{Objective, TooLittle};
 
-use super::plan::{Plan, Room};
+use super::config::{Plan, Room};
 use crate::mrc::Curve;
 use crate::partition::{Pieces, Profile, Score, Share, Terms, divide, keep_least, loss_ns, score, share_at};
 
