@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tiermem_base::placement::shard_of;
+use tiermem_base::key_to_shard::shard_of;
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::ladder::{LadderConfig, Order, Priority};
 use tiermem_policy::shard_memory::{Member, Shown, Ticks, Word, shares_of};

@@ -40,9 +40,9 @@ mod kind;
 mod list;
 mod price;
 mod spec;
-mod table;
 #[cfg(test)]
 mod tests;
+mod toml_table;
 
 pub use capacity::Capacity;
 pub use error::TierError;

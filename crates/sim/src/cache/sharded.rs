@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use tiermem_base::Access;
-use tiermem_base::placement::shard_of;
+use tiermem_base::key_to_shard::shard_of;
 use tiermem_policy::shard_memory::{Member, Shown, Ticks, Word, shares_of};
 
 use super::tiered::{TieredCache, TieredConfig};

@@ -31,7 +31,7 @@ pub mod shard_stats;
 
 pub use set::{Several, ShardSet};
 
-use tiermem_base::placement::shard_of;
+use tiermem_base::key_to_shard::shard_of;
 
 /// The most shards: a scan's cursor has room for so many, and no machine has more cores worth it.
 pub const SHARDS_MAX: usize = 256;
