@@ -14,11 +14,11 @@ pub mod cpu_time;
 pub mod disk;
 #[cfg(test)]
 mod forked;
+pub mod kernel_probes;
 pub mod limits;
 pub mod mapping;
 pub mod memory;
 pub mod numa;
-pub mod offers;
 pub mod page_cache;
 pub mod page_scan;
 pub mod pagemap;

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use tiermem_sys::offers;
+use tiermem_sys::kernel_probes;
 use tiermem_sys::pagemap::{PAGE_BYTES, PageEntry, PageMap};
 use tiermem_sys::perf::FaultWatch;
 use tiermem_sys::userfaultfd::{self, Features, Way};
@@ -61,14 +61,14 @@ impl Facts {
         };
         Facts {
             privileges: Privileges::read(),
-            referenced: offers::referenced_pages().map_err(text).and_then(told),
-            written: offers::written_pages().map_err(text).and_then(told),
-            scan: offers::pagemap_scan().map_err(text),
+            referenced: kernel_probes::referenced_pages().map_err(text).and_then(told),
+            written: kernel_probes::written_pages().map_err(text).and_then(told),
+            scan: kernel_probes::pagemap_scan().map_err(text),
             userfault: userfaultfd::offered().map_err(|error| error.to_string()),
             faults: FaultWatch::open(std::process::id()).map(drop).map_err(text),
             frames: frames(),
             damon: Damon::read(),
-            counter: offers::hardware_counter().map_err(|error| match error.kind() {
+            counter: kernel_probes::hardware_counter().map_err(|error| match error.kind() {
                 ErrorKind::NotFound | ErrorKind::Unsupported => NO_COUNTERS.to_owned(),
                 _ => error.to_string(),
             }),

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use tiermem_base::Bytes;
+use tiermem_sys::kernel_probes;
 use tiermem_sys::numa::{NodeInfo, Policy, Topology};
-use tiermem_sys::offers;
 
 use super::facts::Facts;
 use super::{Row, State};
@@ -20,9 +20,9 @@ pub fn rows(facts: &Facts) -> Vec<Row> {
     let topology = Topology::read();
     let with_memory = topology.with_memory();
     let kernel = "a kernel with CONFIG_NUMA; in a container, a profile that allows the call";
-    let moved = offers::move_pages().map_err(|error| error.to_string());
+    let moved = kernel_probes::move_pages().map_err(|error| error.to_string());
     let bound = match with_memory.first() {
-        Some(&node) => offers::bind(node).map_err(|error| error.to_string()),
+        Some(&node) => kernel_probes::bind(node).map_err(|error| error.to_string()),
         None => Err("no node is known".to_owned()),
     };
     let move_row =
