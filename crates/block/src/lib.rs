@@ -17,7 +17,7 @@ pub mod disks;
 pub mod engine;
 pub mod http;
 pub mod journal;
-mod link;
 pub mod nbd;
+mod nbd_socket;
 pub mod replay;
 pub mod server;

@@ -8,8 +8,8 @@ use tiermem_tier::block::AlignedBuffer;
 
 use super::device::Io;
 use super::op::{Stage, units_of};
-use super::operations::After;
-use super::work::Work;
+use super::op_steps::Work;
+use super::op_table::After;
 use tiermem_tier::backing::{self, BackingError};
 
 impl Work<'_> {

@@ -2,14 +2,14 @@
 //!
 //! The protocol is in docs/block-design.md. One thread owns all of it and never waits: clients' jobs come through the seam
 //! [`crate::disks::Disks`] and are cut into operations of at most 1 MiB. An operation claims its range ([`claims`]), is planned, reads
-//! what it needs, stores what it has, and lets go ([`work`]). Devices and stores complete in any order; what waits for them lies in tables.
+//! what it needs, stores what it has, and lets go ([`op_steps`]). Devices and stores complete in any order; what waits for them lies in tables.
 //!
 //! The engine strings together what operations do, and what they share ([`shared`]); who owns what:
 //!
 //! | part | what it alone knows |
 //! | --- | --- |
-//! | [`operations`] | the operations under way, and which of them wait for something to be written back or to end |
-//! | [`answers`] | clients' jobs, what is to be answered, and the bytes that writes bring |
+//! | [`op_table`] | the operations under way, and which of them wait for something to be written back or to end |
+//! | [`client_jobs`] | clients' jobs, what is to be answered, and the bytes that writes bring |
 //! | [`write_order`] | what must be durable before what; and the log: what is written down, and who waits for it to be durable |
 //! | [`cleaning`] | the cleaner, and what it wants done |
 //! | [`device`] | requests to the cache's device, and for whom all requests under way are |
@@ -17,20 +17,21 @@
 //! | [`volume`] | stores and exports; of each volume its [`claims`] and its flushes ([`flushing`]) |
 //! | [`tiermem_policy::extents`] | what is cached where, and in which state |
 
-mod answers;
 mod claims;
+mod client_jobs;
 mod config;
 mod control;
 mod copying;
 mod counts;
 mod device;
 mod flushing;
-mod gather;
 mod memory;
 mod op;
+mod op_steps;
+mod op_table;
 mod opening;
-mod operations;
 mod read;
+mod read_parts;
 mod shared;
 mod status;
 #[cfg(test)]
@@ -41,7 +42,6 @@ mod unflushed_writes;
 mod unmapped;
 mod volume;
 mod warm_start;
-mod work;
 mod write;
 mod write_back;
 mod write_order;
@@ -59,17 +59,17 @@ use crate::journal::Journal;
 use crate::nbd::{Context, Errno, Export, Extent};
 use tiermem_tier::backing;
 
-use answers::Job;
+use client_jobs::Job;
 pub use config::{EngineConfig, EngineError, VolumeConfig};
 pub use control::{ControlError, Drops, WriteBack};
 pub use counts::Counts;
 use device::Io;
 use op::{Kind, Op, op_bytes_max, units_of};
-use operations::{After, Operations, Ready};
+use op_steps::Work;
+use op_table::{After, Operations, Ready};
 use shared::{Shared, failure};
 pub use status::{BlockSize, CacheStatus, ExportStatus, LogStatus, Status};
 use ticker::Ticker;
-use work::Work;
 
 /// Requests that are observed one after the other, at most, before others have their turn.
 const OBSERVED_AT_ONCE: usize = 16;

@@ -12,12 +12,12 @@ use tiermem_policy::extents::{Config, Extents, Geometry, Mode, Part, Share, Volu
 use tiermem_tier::block::BlockIo;
 
 use super::Engine;
-use super::answers::Answers;
+use super::client_jobs::Answers;
 use super::config::{EngineConfig, EngineError, VolumeConfig};
 use super::device::Device;
 use super::memory::Memory;
 use super::op::units_of;
-use super::operations::Operations;
+use super::op_table::Operations;
 use super::shared::Shared;
 use super::ticker::Ticker;
 use super::volume::{VolumeState, Volumes};

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::op::{Kind, Source, Stage, common};
-use super::operations::After;
-use super::work::Work;
+use super::op_steps::Work;
+use super::op_table::After;
 use super::write_order::units_at;
 
 impl Work<'_> {

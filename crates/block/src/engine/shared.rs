@@ -8,12 +8,12 @@ use tiermem_policy::extents::cleaner::{Act, Outcome, Token};
 use tiermem_policy::extents::{Extents, Mode, Part, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
-use super::answers::{Answers, Concluded};
+use super::client_jobs::{Answers, Concluded};
 use super::device::{Device, Io};
 use super::flushing::Waiter;
 use super::memory::Memory;
 use super::op::{Failure, Op, units_from, units_of};
-use super::operations::Ready;
+use super::op_table::Ready;
 use super::volume::Volumes;
 use super::write_back::WriteBack;
 use super::write_order::{Log, WriteOrder, units_at};

@@ -4,8 +4,8 @@ use tiermem_policy::extents::UNIT_BYTES;
 
 use super::device::Io;
 use super::op::Stage;
-use super::operations::After;
-use super::work::Work;
+use super::op_steps::Work;
+use super::op_table::After;
 use tiermem_tier::backing;
 
 impl Work<'_> {

@@ -7,9 +7,9 @@ use tiermem_tier::block::AlignedBuffer;
 
 use super::device::Io;
 use super::op::{Failure, Stage, common};
-use super::operations::{After, Ready};
+use super::op_steps::Work;
+use super::op_table::{After, Ready};
 use super::shared::Shared;
-use super::work::Work;
 use super::write_order::units_at;
 use crate::nbd::Errno;
 use tiermem_tier::backing;

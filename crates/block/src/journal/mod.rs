@@ -33,14 +33,14 @@ mod finish_recovery;
 #[cfg(test)]
 mod forged;
 mod format;
-mod frames;
 mod io;
 mod layout;
 mod live;
 mod log_writer;
+mod overlap_check;
 mod page;
+mod page_buffers;
 mod page_reads;
-mod placement;
 mod record;
 mod recover;
 mod ring;

@@ -10,8 +10,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use super::frames::{Frames, NO_FRAME};
 use super::page::{self, PAGE_BYTES, PageShape, SlotEntry};
+use super::page_buffers::{Frames, NO_FRAME};
 use super::record::{PIECES_MAX, Record, VOLUMES_MAX};
 use super::states::{Change, States};
 use super::{Layout, Lsn};

@@ -2,7 +2,7 @@
 
 use super::command::{Command, RawRequest, Request};
 use super::errno::Errno;
-use super::gather::Gather;
+use super::reassembly::Gather;
 use super::rules::{Fault, Rules};
 use super::wire::{PAYLOAD_BYTES_PORTABLE, REQUEST_BYTES, REQUEST_MAGIC};
 

@@ -4,10 +4,10 @@ use std::io;
 use std::time::Instant;
 
 use super::layout::Span;
-use crate::link::{COPIED_BYTES_MAX, Link};
 use crate::nbd::client::{Event, ReplyError};
 use crate::nbd::wire::{CommandFlags, PAYLOAD_BYTES_PORTABLE};
 use crate::nbd::{Command, Request};
+use crate::nbd_socket::{COPIED_BYTES_MAX, Link};
 
 /// The longest part of a request that is sent at once, which bounds what a worker's buffer holds.
 const PART_BYTES_MAX: u64 = 1 << 20;

@@ -20,8 +20,8 @@ use super::layout::{Layout, Span};
 use super::order::Order;
 use super::pattern::{SECTOR, SECTOR_BYTES};
 use super::{Options, ReplayError, Survey};
-use crate::link::Link;
 use crate::nbd::wire::TransmissionFlags;
+use crate::nbd_socket::Link;
 
 /// How often progress is told and a stall looked for.
 const TICK: Duration = Duration::from_millis(100);

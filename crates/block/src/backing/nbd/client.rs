@@ -13,10 +13,10 @@ use slab::Slab;
 use tiermem_tier::block::completion_queue::CompletionSender;
 
 use super::{Bell, NbdOptions};
-use crate::link::{COPIED_BYTES_MAX, Link};
 use crate::nbd::client::{Event, ReplyError};
 use crate::nbd::wire::{CommandFlags, PAYLOAD_BYTES_PORTABLE, TransmissionFlags};
 use crate::nbd::{self, Command, Errno, NbdUri, Rules};
+use crate::nbd_socket::{COPIED_BYTES_MAX, Link};
 use tiermem_tier::backing::{BackingError, Completion, Op, Request};
 
 /// The first pause after an attempt to connect that failed.

@@ -18,9 +18,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use tiermem_tier::block::completion_queue::{CompletionReceiver, CompletionSender, completion_queue};
 
 use self::client::Client;
-use crate::link::Link;
 use crate::nbd::NbdUri;
 use crate::nbd::wire::TransmissionFlags;
+use crate::nbd_socket::Link;
 use tiermem_tier::backing::{
     Aligning, Backing, BackingError, Completion, Identity, OpenError, Request, Waker,
 };

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::nbd::fields::{Fields, Head};
-use crate::nbd::gather::Gather;
 use crate::nbd::handshake::Tls;
+use crate::nbd::reassembly::Gather;
 use crate::nbd::rules::Rules;
 use crate::nbd::sizes::BlockSizes;
 use crate::nbd::wire::{

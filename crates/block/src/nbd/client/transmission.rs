@@ -8,7 +8,7 @@ use crate::nbd::command::{Command, Request};
 use crate::nbd::errno::Errno;
 use crate::nbd::extents::Extent;
 use crate::nbd::fields::Fields;
-use crate::nbd::gather::Gather;
+use crate::nbd::reassembly::Gather;
 use crate::nbd::rules::{Fault, Rules};
 use crate::nbd::wire::{
     CHUNK_HEADER_BYTES, CommandFlags, EXTENTS_MAX, REPLY_FLAG_DONE, REQUEST_BYTES, SIMPLE_REPLY_BYTES,

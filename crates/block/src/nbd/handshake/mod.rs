@@ -10,7 +10,7 @@ use self::asked::{InfoAsked, MetaAsked, Refused};
 use super::context::Contexts;
 use super::export::Export;
 use super::fields::{Fields, Head};
-use super::gather::Gather;
+use super::reassembly::Gather;
 use super::rules::Rules;
 use super::wire::{
     FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, GREETING_BYTES, GREETING_MAGIC, OPTION_HEADER_BYTES, OPTION_MAGIC,

@@ -6,7 +6,7 @@
 use tiermem_policy::extents::{Mode, Request, UNIT_BYTES, Verdict};
 
 use super::op::{Kind, Op, Stage};
-use super::operations::{After, Ready};
+use super::op_table::{After, Ready};
 use super::shared::Shared;
 use crate::nbd::Errno;
 
@@ -190,5 +190,5 @@ impl Work<'_> {
 }
 
 #[cfg(test)]
-#[path = "work/tests.rs"]
+#[path = "op_steps/tests.rs"]
 mod tests;

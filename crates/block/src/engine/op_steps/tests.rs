@@ -4,7 +4,7 @@ use tiermem_policy::extents::Mode;
 use tiermem_tier::block::AlignedBuffer;
 
 use super::*;
-use crate::engine::answers::Job;
+use crate::engine::client_jobs::Job;
 use crate::engine::op::{Held, Source};
 use crate::engine::test_engine::{asker, engine, told};
 

@@ -7,8 +7,8 @@ use tiermem_tier::block::AlignedBuffer;
 
 use super::device::Io;
 use super::op::{Failure, Held, Kind, Source, Stage, units_from};
-use super::operations::{After, Ready};
-use super::work::Work;
+use super::op_steps::Work;
+use super::op_table::{After, Ready};
 use super::write_order::units_at;
 use crate::nbd::Errno;
 use tiermem_tier::backing;
