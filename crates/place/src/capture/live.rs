@@ -5,9 +5,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tiermem_sys::cpu_time;
 use tiermem_trace::recording::{Cost, Head, Mode, Recording, Sample, Slice, Source};
 
+use super::numa_residency::{Located, Whereabouts};
 use super::observer::Observer;
 pub use super::options::{Closer, Ending, Options, SourceKind, Target};
-use super::whereabouts::{Located, Whereabouts};
 use super::{CaptureError, Stop};
 
 /// The largest stretch that one sample stands for: its bytes are a number of 32 bits.

@@ -9,6 +9,7 @@ pub mod live;
 pub mod machine;
 pub mod maps;
 mod naming;
+mod numa_residency;
 pub(crate) mod observer;
 mod options;
 pub mod perf_mem;
@@ -18,7 +19,6 @@ mod regions;
 mod sampling;
 mod table;
 mod tracee;
-mod whereabouts;
 
 pub use clock::Timing;
 pub use error::CaptureError;

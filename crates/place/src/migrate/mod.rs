@@ -1,14 +1,14 @@
 //! Moves a running program's pages between nodes, by a plan or by what is observed.
 
-mod attached;
-mod body;
+mod executor;
+mod fast_memory_cap;
 pub mod move_speed;
 mod mover;
 mod planned;
+mod region_match;
 mod report;
-mod room;
 
-pub use body::{Bind, Body, MappedRegion, Placement, Touched};
+pub use executor::{Bind, Body, MappedRegion, Placement, Touched};
 pub use mover::{Moved, Mover, Pages};
 pub use planned::{Options, run};
 pub use report::{Failure, Report};

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use tiermem_model::placement::Plan;
 use tiermem_sys::agent::Policy;
 
-use super::body::{Body, MappedRegion, Placement, Touched};
+use super::executor::{Body, MappedRegion, Placement, Touched};
+use super::fast_memory_cap::Room;
 use super::mover::ProcessPages;
 use super::report::{Failure, Report};
-use super::room::Room;
 use crate::capture::live::{self, Target};
 use crate::capture::observer::{Observer, Piece};
 use crate::capture::{Stop, executable_of};

@@ -6,8 +6,8 @@ use std::ops::Range;
 use tiermem_model::placement::{Plan, PlannedRegion, begins_behind};
 use tiermem_policy::placement::{self as placing, Act, FirstTouch, Outcome, Placer, Schedule, Seen, Tier};
 
-use super::attached::Attached;
 use super::mover::{Moved, Mover, Pages};
+use super::region_match::Attached;
 use super::report::{Failure, Report};
 
 /// How pages are placed.
