@@ -9,10 +9,12 @@ mod heatmap;
 mod interrupt;
 mod ladder;
 mod mrc;
-mod nodes;
+mod numa_nodes;
 mod output;
 mod partition;
 mod plan;
+mod print_lines;
+mod print_text;
 mod probe;
 mod record;
 mod report;
@@ -22,10 +24,8 @@ mod sim;
 mod size;
 mod source;
 mod store;
-mod text;
 mod tiers;
 mod trace;
-mod words;
 
 use std::process::ExitCode;
 

@@ -12,8 +12,8 @@ use tiermem_model::mrc::Kind;
 use tiermem_report::{Gatherer, Options as ReportOptions, Report, expected_requests, sample_rate_for};
 
 use crate::failure::Failure;
+use crate::print_text::print_text;
 use crate::source::{TraceArgs, advise_on_trace, positive_k, sample_rate, steps_bar};
-use crate::text::print_text;
 use crate::tiers;
 
 const HELP: &str = "\

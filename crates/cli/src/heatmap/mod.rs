@@ -21,8 +21,8 @@ use tiermem_trace::{Addresses, Format as TraceFormat};
 use self::choice::{ColumnChoice, Numbers};
 use crate::failure::Failure;
 use crate::output::{Format, print_rows};
+use crate::print_text::print_text;
 use crate::source::trace_argument;
-use crate::text::print_text;
 use crate::trace::positive_count;
 
 const HELP: &str = "\

@@ -1,6 +1,6 @@
 //! `tiermem plan`: which parts of a program's memory belong in fast memory, and when.
 
-mod how;
+mod placement_args;
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,9 +13,9 @@ use tiermem_model::placement::{Plan, Span};
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
-use crate::words;
+use crate::print_lines;
 
-pub use self::how::HowArgs;
+pub use self::placement_args::HowArgs;
 
 const HELP: &str = "\
 Examples:
@@ -82,7 +82,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     let printed = match options.format {
         Format::Table => print_table(&plan),
-        Format::Json => crate::text::print_text(&text),
+        Format::Json => crate::print_text::print_text(&text),
         format => output::print_rows(format, &rows(&plan)),
     };
     printed.map_err(|error| Failure::writing("the plan", error))
@@ -144,7 +144,8 @@ fn by_region(plan: &Plan, spans: &[Span]) -> Vec<(String, u64, usize)> {
 
 fn print_table(plan: &Plan) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let mut line = |name: &str, value: String, remark: String| words::line(&mut out, name, value, remark);
+    let mut line =
+        |name: &str, value: String, remark: String| print_lines::line(&mut out, name, value, remark);
     let percent = |share: f64| format!("{:.1}%", share * 100.0);
     let small = Bytes(plan.small_bytes);
     let remark = format!("in granules of {}; {small} more lie in smaller regions", Bytes(plan.granule_bytes));

@@ -17,8 +17,8 @@ use tiermem_trace::recording::{self, Recording};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::{self, Cell, Format, Rows};
+use crate::print_lines;
 use crate::source::CountingBar;
-use crate::words;
 
 /// Where the library with the agent is, if not beside the program.
 const PRELOAD_VARIABLE: &str = "TIERMEM_PRELOAD";
@@ -258,7 +258,8 @@ fn print_table(recording: &Recording, ended: &str) -> io::Result<()> {
     let (regions, bytes) = touched(recording);
     let mapped: u64 = head.regions.iter().map(|region| region.bytes).sum();
     let mut out = io::stdout().lock();
-    let mut line = |name: &str, value: String, remark: String| words::line(&mut out, name, value, remark);
+    let mut line =
+        |name: &str, value: String, remark: String| print_lines::line(&mut out, name, value, remark);
     let cost = &head.cost;
     let samples = format!("{} samples", recording.samples.len());
     line("slices", head.slices.len().to_string(), format!("in {:.1} s; {samples}", cost.wall_s))?;

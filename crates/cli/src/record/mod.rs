@@ -1,7 +1,7 @@
 //! `tiermem record`: what a program does with its memory.
 
 mod live;
-mod other;
+mod perf_lackey;
 mod physical;
 
 pub use live::{ended, preload, slice};
@@ -83,7 +83,7 @@ pub struct Options {
     #[command(flatten)]
     live: live::LiveArgs,
     #[command(flatten)]
-    perf: other::PerfArgs,
+    perf: perf_lackey::PerfArgs,
     /// Trace transactions between modelled caches and memory, with physical addresses.
     #[arg(long, conflicts_with_all = ["source", "pid", "slice", "granule", "closer", "every_page", "small_pages", "duration"])]
     physical: bool,
@@ -104,7 +104,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         return live::run_machine(&live, &output, format);
     }
     if !perf.import.is_empty() {
-        return other::import(&perf, &live, &output, format);
+        return perf_lackey::import(&perf, &live, &output, format);
     }
     let kinds: Option<Vec<SourceKind>> = live
         .source
@@ -116,8 +116,10 @@ pub fn run(options: Options) -> Result<(), Failure> {
         .collect();
     match (kinds, live.source.as_slice()) {
         (Some(kinds), _) => live::run(live, kinds, command, &output, format),
-        (None, [Source::PerfMem]) => other::perf_mem(&perf, &live, command, &output, format),
-        (None, [Source::Lackey]) if live.pid.is_none() => other::lackey(&live, command, &output, format),
+        (None, [Source::PerfMem]) => perf_lackey::perf_mem(&perf, &live, command, &output, format),
+        (None, [Source::Lackey]) if live.pid.is_none() => {
+            perf_lackey::lackey(&live, command, &output, format)
+        }
         (None, [Source::Lackey]) => Err(Failure::usage(anyhow!(
             "lackey runs a program from its start; --pid is for the other sources"
         ))),

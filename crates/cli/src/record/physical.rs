@@ -18,9 +18,9 @@ use tiermem_trace::{Format as TraceFormat, OptionalColumn, OptionalSet};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::{self, Cell, Format, Rows};
+use crate::print_lines;
 use crate::source::CountingBar;
 use crate::trace::{count, positive_count};
-use crate::words;
 
 const FIELDS: &[&str] = &[
     "transactions",
@@ -217,7 +217,8 @@ fn rows(summary: &Summary) -> Rows {
 fn print_table(summary: &Summary) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let pages = &summary.pages;
-    let mut line = |name: &str, value: String, remark: String| words::line(&mut out, name, value, remark);
+    let mut line =
+        |name: &str, value: String, remark: String| print_lines::line(&mut out, name, value, remark);
     let Summary { loads, stores, left_out, instructions, accesses, .. } = summary;
     let mut remark = format!("loads {loads}, stores {stores}");
     if *left_out > 0 {

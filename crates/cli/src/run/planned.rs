@@ -16,7 +16,7 @@ use tiermem_place::migrate::{self, Placement, Report};
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 use crate::source::CountingBar;
-use crate::{interrupt, nodes, plan, record, words};
+use crate::{interrupt, numa_nodes, plan, print_lines, record};
 
 /// Fields of the report.
 pub const HELP: &str = "\
@@ -90,7 +90,7 @@ pub struct PlanArgs {
 
 /// The nodes of fast and of slow memory.
 fn nodes_of(args: &PlanArgs) -> Result<[u32; 2], Failure> {
-    nodes::fast_and_slow(args.fast_node, args.slow_node)?.ok_or_else(|| {
+    numa_nodes::fast_and_slow(args.fast_node, args.slow_node)?.ok_or_else(|| {
         Failure::failed(anyhow!(
             "this machine has one node with memory, and a plan divides two; `tiermem sim place` replays it over its recording"
         ))
@@ -183,7 +183,8 @@ fn rows(report: &Report, plan: &Plan) -> Rows {
 
 fn print_table(report: &Report, plan: &Plan) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let mut line = |name: &str, value: String, remark: String| words::line(&mut out, name, value, remark);
+    let mut line =
+        |name: &str, value: String, remark: String| print_lines::line(&mut out, name, value, remark);
     let percent = |share: f64| format!("{:.1}%", share * 100.0);
     let touches = report.fast_touches + report.slow_touches;
     let before = percent(plan.predicted.slow_share_before);

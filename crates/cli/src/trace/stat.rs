@@ -7,8 +7,8 @@ use tiermem_trace::stat::{Collector, StatOptions, TraceStat, ValueStat};
 use super::{positive_count, stat_table};
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
+use crate::print_text::print_text;
 use crate::source::{TraceArgs, sample_rate};
-use crate::text::print_text;
 
 const HELP: &str = "\
 Examples:

@@ -6,7 +6,7 @@ use tiermem_base::{Bytes, Nanos};
 use tiermem_report::grouped;
 use tiermem_trace::stat::{DistributionStat, TraceStat};
 
-use crate::words::{self, percent};
+use crate::print_lines::{self, percent};
 
 /// Tenants that are listed; the rest is summed up.
 const TENANTS_SHOWN: usize = 20;
@@ -19,7 +19,7 @@ pub fn print(stat: &TraceStat) -> io::Result<()> {
 }
 
 fn write(out: &mut impl Write, stat: &TraceStat) -> io::Result<()> {
-    let mut line = |name: &str, value: String, remark: String| words::line(out, name, value, remark);
+    let mut line = |name: &str, value: String, remark: String| print_lines::line(out, name, value, remark);
     let none = String::new;
     let estimated = if stat.sample_rate < 1.0 {
         format!(", estimated from {} of the keys", percent(stat.sample_rate))

@@ -14,8 +14,8 @@ use tiermem_sim::cxl_flash::config::{ConfigError, Layers, PRESETS};
 use crate::columns;
 use crate::failure::Failure;
 use crate::output::{self, Format, Rows};
+use crate::print_text::print_text;
 use crate::source::TraceArgs;
-use crate::text::print_text;
 use fields::FIELDS;
 use sweep::{Axis, Point};
 

@@ -7,7 +7,7 @@ use tiermem_report::grouped;
 
 use super::fields::FIELDS;
 use crate::output::{self, Cell, Format, Rows};
-use crate::words::{self, percent};
+use crate::print_lines::{self, percent};
 
 /// The fields of several rows; the first only where there are windows.
 const COMPARED: &[&str] = &[
@@ -81,7 +81,7 @@ fn one(out: &mut impl Write, row: &[Cell]) -> io::Result<()> {
     latencies(out, row)?;
     cache(out, row)?;
     flash(out, row)?;
-    let mut line = |name: &str, value: String, remark: String| words::line(out, name, value, remark);
+    let mut line = |name: &str, value: String, remark: String| print_lines::line(out, name, value, remark);
     line(
         "per dollar",
         format!("{:.1} x DRAM", row.number("performance_per_dollar")),
@@ -99,7 +99,7 @@ fn one(out: &mut impl Write, row: &[Cell]) -> io::Result<()> {
 
 /// How long requests take, and where they wait.
 fn latencies(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
-    let mut line = |name: &str, value: String, remark: String| words::line(out, name, value, remark);
+    let mut line = |name: &str, value: String, remark: String| print_lines::line(out, name, value, remark);
     line("requests", grouped(row.count("requests")), String::new())?;
     line(
         "below 1us",
@@ -128,7 +128,7 @@ fn latencies(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
 
 /// What the device's cache finds, and what is fetched into it unasked.
 fn cache(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
-    let mut line = |name: &str, value: String, remark: String| words::line(out, name, value, remark);
+    let mut line = |name: &str, value: String, remark: String| print_lines::line(out, name, value, remark);
     line("hits", grouped(row.count("hits")), row.of_requests("hits"))?;
     line(
         "hits under miss",
@@ -162,7 +162,7 @@ fn cache(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
 
 /// What the flash does, and how long it lasts so.
 fn flash(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
-    let mut line = |name: &str, value: String, remark: String| words::line(out, name, value, remark);
+    let mut line = |name: &str, value: String, remark: String| print_lines::line(out, name, value, remark);
     let repeated = match row.count("repeated_reads") {
         0 => String::new(),
         repeated => format!("{} of a line that was on its way", grouped(repeated)),

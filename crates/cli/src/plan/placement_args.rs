@@ -12,7 +12,7 @@ use tiermem_place::plan::Recorded;
 use tiermem_trace::recording::{self, LevelChoice, Recording, Selection, parse_level};
 
 use crate::failure::Failure;
-use crate::nodes;
+use crate::numa_nodes;
 use crate::tiers;
 
 /// What `tiermem plan` and `tiermem sim place` share.
@@ -77,7 +77,7 @@ impl MoveBandwidth {
             MoveBandwidth::Given(bytes) => return Ok(bytes.0 as f64),
             MoveBandwidth::Measured(nodes) => nodes,
         };
-        let Some(nodes) = nodes::fast_and_slow(fast, slow)? else {
+        let Some(nodes) = numa_nodes::fast_and_slow(fast, slow)? else {
             return Err(Failure::failed(anyhow!(
                 "this machine has one node with memory, so that no moves can be measured; say with --move-bandwidth SIZE how many bytes \
                  are moved in a second where the plan will run"
