@@ -2,7 +2,7 @@
 //!
 //! [`resp`] reads requests and writes replies, [`command`] gives the commands their meaning over an [`engine`], in which a
 //! [`hash`] is one value, and [`server`] owns sockets, time and memory for buffers. [`config`] is what a user writes,
-//! [`http`] what an operator looks at, and [`replay`], [`load_generator`] and [`load`] the other side: clients that drive any such
+//! [`http`] what an operator looks at, and [`replay`], [`load_generator`] and [`import`] the other side: clients that drive any such
 //! server with a trace, with those of several applications at once, and fill it.
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ mod glob;
 pub mod hash;
 pub mod host;
 pub mod http;
-pub mod load;
+pub mod import;
 pub mod load_generator;
 pub mod replay;
 pub mod resp;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use tiermem_store::load::migrate::{self, RedisUrl};
-use tiermem_store::load::{self, Address, LoadError, Login, Report, Row, RowFault, Target};
+use tiermem_store::import::migrate::{self, RedisUrl};
+use tiermem_store::import::{self, Address, LoadError, Login, Report, Row, RowFault, Target};
 use tiermem_trace::TraceError;
 use tiermem_trace::pairs::{Pair, PairFormat, Pairs};
 
@@ -190,7 +190,7 @@ fn requests(file: &Path, target: &Target) -> Result<Report, Failure> {
         (Box::new(opened), bytes)
     };
     let bar = bar(total, "bytes");
-    let report = load::load_stream(target, input, &mut |bytes| bar.set_position(bytes)).map_err(advise);
+    let report = import::load_stream(target, input, &mut |bytes| bar.set_position(bytes)).map_err(advise);
     bar.finish_and_clear();
     report
 }
@@ -218,7 +218,7 @@ fn rows(file: &Path, format: PairFormat, target: &Target, if_absent: bool) -> Re
             }
             Err(error) => Err(RowFault::End(io::Error::other(error))),
         });
-    let report = load::load_rows(target, rows, if_absent, &mut |rows| bar.set_position(rows));
+    let report = import::load_rows(target, rows, if_absent, &mut |rows| bar.set_position(rows));
     bar.finish_and_clear();
     report.map_err(advise)
 }

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use tiermem_base::Nanos;
-use tiermem_store::load::{Address, LoadError};
+use tiermem_store::import::{Address, LoadError};
 use tiermem_store::load_generator::{self, ApplicationSpec, End, Figures, LoadGeneratorError, MissWait};
 use tiermem_trace::TraceError;
 

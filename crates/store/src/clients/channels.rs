@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::TooMuch;
-use super::output::OutputBuffers;
+use super::output_buffers::OutputBuffers;
 use super::registry::{Registry, Slot};
 use super::state_budget::StateBudget;
 use crate::glob;

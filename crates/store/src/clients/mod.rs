@@ -36,10 +36,10 @@
 
 mod channels;
 mod client_info;
-mod describe;
+mod client_info_line;
 mod monitors;
 mod notify;
-mod output;
+mod output_buffers;
 mod pause;
 mod registry;
 mod state_budget;
@@ -50,9 +50,9 @@ use std::rc::Rc;
 
 pub use channels::{Channels, Kind};
 pub use client_info::{ClientInfo, Peer};
-pub use describe::describe;
+pub use client_info_line::describe;
 pub use notify::{Author, Class, NotifyFlags};
-pub use output::{OutputBuffers, PUSH_BYTES_MAX, TIGHT_OUTPUT_BYTES};
+pub use output_buffers::{OutputBuffers, PUSH_BYTES_MAX, TIGHT_OUTPUT_BYTES};
 pub use pause::PauseKind;
 pub use registry::{Registry, Slot};
 pub use state_budget::{STATE_BYTES_MAX, TooMuch};

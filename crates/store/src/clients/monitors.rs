@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::output::OutputBuffers;
+use super::output_buffers::OutputBuffers;
 use super::registry::{Registry, Slot};
 
 /// Who monitors.

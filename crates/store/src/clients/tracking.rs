@@ -10,7 +10,7 @@ use std::ops::Bound;
 
 use super::TooMuch;
 use super::channels::Channels;
-use super::output::OutputBuffers;
+use super::output_buffers::OutputBuffers;
 use super::registry::{Registry, Slot};
 use super::state_budget::StateBudget;
 use crate::engine::Change;

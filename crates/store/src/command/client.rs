@@ -5,8 +5,8 @@ use crate::resp::{Args, Writer, parse_i64};
 use crate::users::Users;
 
 use super::context::Context;
-use super::mode::Mode;
 use super::refusal::{Outcome, Refusal, printable};
+use super::session_flags::Mode;
 
 /// Names are shown in lists of one line per client, so they hold neither blanks nor control bytes.
 pub(super) fn check_name(name: &[u8]) -> Outcome {

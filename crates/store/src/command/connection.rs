@@ -6,8 +6,8 @@ use crate::users::{DEFAULT, Login};
 
 use super::client::check_name;
 use super::context::Context;
-use super::mode::Mode;
 use super::refusal::{Outcome, Refusal, printable, wrong_arity};
+use super::session_flags::Mode;
 use crate::host::Session;
 
 pub(super) fn ping(context: &mut Context<'_>, args: Args<'_>) -> Outcome {

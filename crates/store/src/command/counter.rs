@@ -4,7 +4,7 @@ use crate::engine::{Condition, Expiry};
 use crate::resp::{Args, parse_i64};
 
 use super::context::Context;
-use super::extended::{Extended, Parsed};
+use super::long_double::{Extended, Parsed};
 use super::refusal::{Outcome, Refusal};
 use super::string::string;
 

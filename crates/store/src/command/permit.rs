@@ -13,8 +13,8 @@ use crate::users::{Access, User};
 
 use super::access;
 use super::context::Context;
-use super::mode::Mode;
 use super::refusal::{Outcome, Refusal};
+use super::session_flags::Mode;
 use super::spec::{Flags, Spec, keys};
 use super::table::COMMANDS;
 

@@ -4,8 +4,8 @@ use crate::clients::Kind;
 use crate::resp::{Args, Writer};
 
 use super::context::Context;
-use super::mode::Mode;
 use super::refusal::Outcome;
+use super::session_flags::Mode;
 
 pub(super) fn subscribe(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     begin(context, args, Kind::Channel, b"subscribe")

@@ -1,4 +1,4 @@
-//! A request's command, looked up once for all that is asked about the request: what it needs ([`super::needs`]), where it
+//! A request's command, looked up once for all that is asked about the request: what it needs ([`super::required_keys`]), where it
 //! runs ([`super::route`]), and running it.
 
 use super::context::Context;

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use super::context::Context;
-use super::mode::Mode;
 use super::monitor;
 use super::refusal::{Outcome, Refusal};
+use super::session_flags::Mode;
 use super::spec::{Flags, Spec};
 use super::table::COMMANDS;
 use crate::clients::Clients;

@@ -6,9 +6,9 @@ use crate::engine::Engine;
 use crate::resp::{Args, Version};
 
 use super::context::Context;
-use super::mode::Mode;
 use super::refusal::{Outcome, Refusal};
 use super::run::{Verdict, refuse, show, start};
+use super::session_flags::Mode;
 use super::spec::{Flags, Group, Spec, keys};
 use super::{permit, transaction};
 

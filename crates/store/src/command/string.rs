@@ -4,9 +4,9 @@ use crate::engine::{Condition, Engine, Expiry, FORESEEN_MAX, Hit, StoreError, Va
 use crate::resp::{Args, Writer, parse_i64};
 
 use super::context::Context;
-use super::mode::Mode;
 use super::output::{Mark, PIN_BYTES_MIN};
 use super::refusal::{Outcome, Refusal, wrong_arity};
+use super::session_flags::Mode;
 
 /// Redis's own bound on a string, 512 MiB; the engine's is usually lower.
 const STRING_BYTES_MAX: u64 = 512 << 20;

@@ -4,9 +4,9 @@ use crate::clients::{Prefixes, TrackingMode};
 use crate::resp::{Args, Writer, parse_i64};
 
 use super::context::Context;
-use super::mode::Mode;
 use super::permit::Sight;
 use super::refusal::{Outcome, Refusal};
+use super::session_flags::Mode;
 
 /// The options of `CLIENT TRACKING`, and the prefixes that it names.
 fn parse<'a>(context: &Context<'_>, args: Args<'a>) -> Result<(TrackingMode, Vec<&'a [u8]>), Refusal> {

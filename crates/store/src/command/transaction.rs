@@ -3,8 +3,8 @@
 use crate::resp::{Args, Span};
 
 use super::context::Context;
-use super::mode::Mode;
 use super::refusal::{Outcome, Refusal};
+use super::session_flags::Mode;
 use super::spec::Spec;
 use crate::host::{QUEUED_BYTES, Session, Transaction};
 use crate::shards::ShardSet;

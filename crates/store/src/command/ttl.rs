@@ -3,8 +3,8 @@
 use crate::resp::{Args, parse_i64};
 
 use super::context::Context;
-use super::expiry::{Base, Time, Unit, invalid_expire_time};
 use super::refusal::{Outcome, Refusal, printable};
+use super::set::{Base, Time, Unit, invalid_expire_time};
 
 pub(super) fn expire(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     change(context, args, Unit::Seconds, Base::Now, "expire")

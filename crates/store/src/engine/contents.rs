@@ -14,9 +14,9 @@ use super::counters::Counters;
 use super::flash_figures::FlashDescription;
 use super::flash_waiters::FlashWaiters;
 use super::item::{HEADER_BYTES, Header};
-use super::keep::Keeping;
 use super::key_counts::KeyCounts;
 use super::memory::Memory;
+use super::seal::Keeping;
 use super::staged::StagedItems;
 
 use super::tenants::TenantAccounts;

@@ -1,6 +1,6 @@
 //! An item's bytes: a header of eight bytes (value length `u32`, key length `u16`, database `u8`, kind of value `u8`,
 //! all little-endian), the key, the value. The kind's highest bit says that the item was read from flash and not changed
-//! since, the one below it is the seal of items that outlive the process (`keep.rs`), which is nobody else's business.
+//! since, the one below it is the seal of items that outlive the process (`seal.rs`), which is nobody else's business.
 //! Expiry, tier and recency are not here but in the ladder's arrays, so that deciding about an item never touches the memory
 //! that it lies in.
 

@@ -6,7 +6,7 @@ use tiermem_policy::ladder::{Loc, PAGE_BYTES, UNIT_BYTES};
 use super::DATABASES;
 use super::contents::{Contents, entry};
 use super::item::{HEADER_BYTES, Header};
-use super::keep::TakenUp;
+use super::seal::TakenUp;
 
 /// An engine that takes up what outlives the process where it lies, and writes it back.
 #[derive(Debug)]

@@ -5,10 +5,10 @@
 //!
 //! | file | part | owns |
 //! | --- | --- | --- |
-//! | `segments.rs`, `filling.rs` | [`Segments`] | the bytes of segments that are being filled |
-//! | `emptying.rs` | [`Emptying`] | the bytes of the segment that is being emptied |
+//! | `write_buffers.rs`, `filling.rs` | [`Segments`] | the bytes of segments that are being filled |
+//! | `gc_read_buffer.rs` | [`Emptying`] | the bytes of the segment that is being emptied |
 //! | `fetch.rs` | [`Fetches`] | items that are read back |
-//! | `restart.rs`, `journal.rs`, `checkpoint.rs` | [`Restart`] | superblock, journal, the checkpoint under way; how many items each database has of which a restart is told |
+//! | `recovery_writes.rs`, `journal.rs`, `checkpoint.rs` | [`Restart`] | superblock, journal, the checkpoint under way; how many items each database has of which a restart is told |
 //! | `requests.rs`, `syncs.rs`, `removals.rs` | [`Requests`] | the device, how far what was written is durable, and what removals are not |
 //!
 //! [`recover`] opens a region. The format lies in [`format`] and is drawn in `docs/store-format.md`.
@@ -28,19 +28,19 @@
 //! that before the old checkpoint and the other half of the journal, survivors before the segment that they left.
 
 mod checkpoint;
-mod emptying;
 mod fetch;
 mod filling;
 pub mod format;
+mod gc_read_buffer;
 mod journal;
 mod recover;
+mod recovery_writes;
 mod removals;
 mod requests;
-mod restart;
-mod segments;
 mod stats;
 mod syncs;
 mod types;
+mod write_buffers;
 
 use std::sync::Arc;
 
@@ -48,18 +48,18 @@ use tiermem_policy::log::{Appended, LogPlace, SEGMENT_HEADER_BYTES, Stream};
 use tiermem_policy::shard::{Away, Duty, Lying, Shard};
 use tiermem_sys::aligned::AlignedBuffer;
 
-use emptying::Emptying;
 use fetch::Fetches;
 pub use fetch::{FetchId, FlashItem};
 use format::{BLOCK_BYTES, ITEM_HEADER_BYTES, ItemHeader, Layout};
+use gc_read_buffer::Emptying;
 use journal::Record;
+use recovery_writes::Restart;
 use requests::{Purpose, Requests};
-use restart::Restart;
-use segments::Segments;
 pub use stats::FlashStats;
 pub use syncs::Moment;
 use tiermem_tier::block::{BlockError, Completion, Request};
 pub use types::{Durability, FlashConfig, FlashError};
+use write_buffers::Segments;
 
 /// The version of everything here. Another one is refused.
 pub const VERSION: u32 = 1;

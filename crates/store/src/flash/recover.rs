@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::emptying::Emptying;
 use super::fetch::Fetches;
 use super::format::{
     BLOCK_BYTES, CHECKPOINT_ENTRY_BYTES, CHECKPOINT_HEADER_BYTES, CHECKPOINT_SEGMENT_BYTES, CheckpointHeader,
     Layout, NO_SEGMENT, Superblock, read_entry_record, read_segment_record,
 };
+use super::gc_read_buffer::Emptying;
 use super::journal::{End, Journal, Position, Record, erase, replay};
+use super::recovery_writes::Restart;
 use super::requests::Requests;
-use super::restart::Restart;
-use super::segments::Segments;
 use super::syncs::Syncs;
+use super::write_buffers::Segments;
 use super::{DATABASES, Durability, Flash, FlashConfig, FlashError, FlashStats, HASH_PROBE};
 use tiermem_policy::log::{Filled, LogConfig, LogPlace};
 use tiermem_policy::shard::LogState;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tiermem_base::Access;
 
 use super::{Accesses, ApplicationSpec, By, LoadGeneratorError, Opener, Options};
-use crate::load::link::Link;
-use crate::load::reply::Reply;
-use crate::load::{LoadError, Login};
+use crate::import::reply::Reply;
+use crate::import::resp_client::Link;
+use crate::import::{LoadError, Login};
 use crate::replay::values::{Values, key_text, value_bytes};
 
 /// An application, connected.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tiermem_base::Access;
 
-use crate::load::{Address, LoadError};
+use crate::import::{Address, LoadError};
 use crate::replay::ReplayError;
 use application::Application;
 

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
 use super::connection::Connection;
-use super::shard::Shard;
+use super::shard_context::Shard;
 use super::stream::{Pipe, Stream};
 use crate::clients::Peer;
 use crate::command::Mode;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::shard::{Core, Shard};
+use super::shard_context::{Core, Shard};
 use crate::snapshot::format::Taken;
 use crate::snapshot::{SaveError, Saved, Saving, Step};
 

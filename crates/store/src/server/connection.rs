@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use crate::flash::Moment;
 use tokio::time::Sleep;
 
-use super::links::{Links, Step};
 use super::pending_fetches::PendingFetches;
 use super::request_budget::{FREE_BYTES, READ_BYTES, Share, next_capacity_bytes};
-use super::shard::{Core, Shard};
+use super::shard_context::{Core, Shard};
+use super::shard_pipes::{Links, Step};
 use super::stream::Stream;
 use crate::clients::TIGHT_OUTPUT_BYTES;
 use crate::command::{Context, HANDLERS, Output, Resolved};

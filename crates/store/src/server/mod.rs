@@ -13,12 +13,12 @@ mod bind;
 mod clock;
 mod connection;
 mod latency;
-mod links;
 mod pending_fetches;
 mod request_budget;
 mod run;
 mod sampling_cost;
-mod shard;
+mod shard_context;
+mod shard_pipes;
 mod snapshot;
 mod stream;
 

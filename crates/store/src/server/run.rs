@@ -19,7 +19,7 @@ use super::ServerConfig;
 use super::accept::{Certificate, Entrance, reload_on_hangup};
 use super::background_save::{save_at_stop, save_when_asked};
 use super::bind::{ServeError, Server};
-use super::shard::{Core, Shard};
+use super::shard_context::{Core, Shard};
 use super::snapshot::Snapshot;
 use crate::engine::Engine;
 use crate::shards::mailboxes::{Mailboxes, Message};

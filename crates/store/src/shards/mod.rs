@@ -16,7 +16,7 @@
 //! ```
 //!
 //! - `route` ([`crate::command::Route`]) decides from a command's name and keys where it runs; [`merge`] makes one reply of
-//!   several shards'; `server/links` is the home's side of the pipes, [`mailboxes`] how one shard reaches another.
+//!   several shards'; `server/shard_pipes` is the home's side of the pipes, [`mailboxes`] how one shard reaches another.
 //! - Requests of one connection to one shard stay in order, so whoever asks for one key sees its own writes. Requests in a
 //!   pipeline for different shards run at the same time.
 //! - A request over keys of several shards is cut up where that means the same for each key (`MGET`, `MSET`, `DEL`, `EXISTS`,

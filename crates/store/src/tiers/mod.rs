@@ -2,8 +2,8 @@
 //! that emulated tiers run up.
 
 mod device;
-mod keeping;
-mod kept;
+mod persist_order;
+mod persistent_region;
 mod populate;
 mod region;
 mod region_format;
@@ -18,7 +18,7 @@ use tiermem_sys::prefetch::prefetch;
 use tiermem_tier::device::Memory;
 
 use device::{Device, DeviceError};
-pub use kept::{SEAL, SEAL_AT, TAIL_BYTES};
+pub use persistent_region::{SEAL, SEAL_AT, TAIL_BYTES};
 use populate::Populator;
 pub use region_format::pages_bytes;
 

@@ -11,7 +11,7 @@ use tiermem_sys::boot;
 use tiermem_sys::populate::Populate;
 use tiermem_tier::device::{Mapped, MappedError, Memory};
 
-use super::kept::Kept;
+use super::persistent_region::Kept;
 use super::region_format::{Division, HEADER_BYTES, Header, RegionState, VERSION};
 
 /// Which file, and what may be done with it.

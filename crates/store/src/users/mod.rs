@@ -6,8 +6,8 @@
 //! A session says by name who it is ([`Login`]); that it is checked at all is a bit of its [`crate::command::Mode`], so requests of
 //! `default`, where that user may do everything, pay for none of this.
 
+mod acl_text;
 mod commands;
-mod describe;
 mod owners;
 mod password;
 mod rules;

@@ -1,7 +1,7 @@
 //! Fields whose values are numbers.
 
 use super::super::context::Context;
-use super::super::extended::{Extended, Parsed};
+use super::super::long_double::{Extended, Parsed};
 use super::super::refusal::{Outcome, Refusal};
 use super::{find, open, put};
 use crate::hash::Ttl;

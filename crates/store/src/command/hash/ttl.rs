@@ -5,8 +5,8 @@
 //! -1 when the field does not expire; for `HPERSIST`, -1 then as well and 1 when it did.
 
 use super::super::context::Context;
-use super::super::expiry::{Base, Unit, invalid_expire_time};
 use super::super::refusal::{Outcome, Refusal};
+use super::super::set::{Base, Unit, invalid_expire_time};
 use super::write::change_or_grow;
 use super::{find, open, open_mut, shrink};
 use crate::engine::Change as Noted;

@@ -3,7 +3,7 @@
 use std::task::Context as TaskContext;
 
 use super::{Connection, Core, Gone, Links, Writer};
-use crate::server::links::Broken;
+use crate::server::shard_pipes::Broken;
 
 impl Connection {
     /// Sends what is for other shards, and takes their replies; whether it left some for want of room.

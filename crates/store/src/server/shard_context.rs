@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::ServerConfig;
 use super::clock::Clock;
 use super::latency::{Latency, summarize};
-use super::links::Links;
 use super::request_budget::{Budget, READ_BYTES};
+use super::shard_pipes::Links;
 use super::snapshot::Snapshot;
 use tiermem_policy::shard_memory::Member;
 

@@ -8,19 +8,19 @@
 //! What a server refuses costs that command or key alone: it is counted, and the first ones are kept with their place.
 
 mod error;
-pub(crate) mod link;
 pub mod migrate;
 mod pairs;
 pub(crate) mod reply;
 mod report;
 mod request;
+pub(crate) mod resp_client;
 mod stream;
 mod window;
 
 pub use error::LoadError;
-pub use link::Login;
 pub use pairs::{Row, RowFault, load_rows};
 pub use report::{Complaint, Report, Verified};
+pub use resp_client::Login;
 pub use stream::load_stream;
 
 pub use crate::replay::Address;

@@ -1,9 +1,9 @@
 //! The source of a migration: the server that has the keys.
 
 use super::{RedisUrl, unexpected};
-use crate::load::LoadError;
-use crate::load::link::Link;
-use crate::load::reply::Reply;
+use crate::import::LoadError;
+use crate::import::reply::Reply;
+use crate::import::resp_client::Link;
 
 /// A connection to the source, and what it says of itself.
 #[derive(Debug)]

@@ -4,10 +4,10 @@ use tiermem_base::Rng;
 
 use super::Links;
 use super::batch::Requests;
-use crate::load::link::Link;
-use crate::load::reply::Reply;
-use crate::load::report::shown;
-use crate::load::{LoadError, Report, Verified};
+use crate::import::reply::Reply;
+use crate::import::report::shown;
+use crate::import::resp_client::Link;
+use crate::import::{LoadError, Report, Verified};
 
 /// Keys compared at a time.
 const GROUP: usize = 32;

@@ -5,7 +5,7 @@ use tiermem_policy::ladder::Loc;
 
 use super::Tiers;
 use super::device::Device;
-use super::kept::{Kept, SEAL, SEAL_AT, TAIL_BYTES, in_order};
+use super::persistent_region::{Kept, SEAL, SEAL_AT, TAIL_BYTES, in_order};
 use super::region_format::Form;
 
 /// Bytes of an item's header: copied by themselves, for the seal is among them.

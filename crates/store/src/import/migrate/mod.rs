@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 pub use url::RedisUrl;
 
-use super::link::Link;
 use super::reply::Reply;
+use super::resp_client::Link;
 use super::{LoadError, Report, Target};
 use source::Source;
 use state::State;

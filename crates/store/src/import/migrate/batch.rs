@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use super::Links;
-use crate::load::link::Link;
-use crate::load::reply::Reply;
-use crate::load::report::shown;
-use crate::load::{LoadError, Report, request};
+use crate::import::reply::Reply;
+use crate::import::report::shown;
+use crate::import::resp_client::Link;
+use crate::import::{LoadError, Report, request};
 
 /// What came of a batch.
 #[derive(Debug, Default)]

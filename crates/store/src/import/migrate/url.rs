@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::load::Login;
+use crate::import::Login;
 use crate::replay::Address;
 
 const FORM: &str = "redis://[user:password@]host[:port][/db]";

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Options;
-use crate::load::LoadError;
+use crate::import::LoadError;
 
 const VERSION: u32 = 1;
 

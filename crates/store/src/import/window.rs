@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use super::link::{Link, Replies, Socket};
 use super::reply::Reply;
+use super::resp_client::{Link, Replies, Socket};
 use super::{LoadError, Report, Target};
 
 /// Bytes gathered before the socket gets them.

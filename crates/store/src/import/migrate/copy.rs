@@ -6,9 +6,9 @@ use super::batch::{Batch, Expiry, Item, Requests, add_expiries, answered, field_
 use super::source::strings;
 use super::state::State;
 use super::{Links, Options, large};
-use crate::load::reply::Reply;
-use crate::load::report::shown;
-use crate::load::{LoadError, Report};
+use crate::import::reply::Reply;
+use crate::import::report::shown;
+use crate::import::{LoadError, Report};
 
 /// Bytes of strings read before they are written.
 const GROUP_BYTES: i64 = 8 << 20;

@@ -4,9 +4,9 @@ use super::Links;
 use super::batch::{Batch, Item, Requests, add_expiries, answered, field_expiries};
 use super::source::page;
 use super::state::State;
-use crate::load::LoadError;
-use crate::load::reply::Reply;
-use crate::load::report::shown;
+use crate::import::LoadError;
+use crate::import::reply::Reply;
+use crate::import::report::shown;
 
 /// Fields that one `HSCAN` is asked for.
 const PIECE_FIELDS: &[u8] = b"512";
