@@ -90,9 +90,9 @@ impl Engine {
             return Err(ControlError::ReadOnly { name: export.name.clone() });
         }
         tracing::info!(export = export.name, from = ?self.shared.volumes[volume].mode, to = ?mode, "the mode changes");
-        let Shared { volumes, cleaning, .. } = &mut self.shared;
+        let Shared { volumes, write_back, .. } = &mut self.shared;
         volumes[volume].mode = mode;
-        cleaning.cleaner_mut().drain(volumes[volume].number, mode != Mode::WriteBack);
+        write_back.cleaner_mut().drain(volumes[volume].number, mode != Mode::WriteBack);
         // Who waited for the other mode's time to end may not need to any more.
         self.call_parked();
         Ok(())
@@ -140,8 +140,8 @@ impl Engine {
 
     /// Begins to write back all that is dirty of a volume, and to flush its store; ask [`Self::written_back_by`] how it goes.
     pub fn begin_write_back(&mut self, volume: usize) -> WriteBack {
-        let Shared { volumes, cleaning, .. } = &mut self.shared;
-        let (state, cleaner) = (&mut volumes[volume], cleaning.cleaner_mut());
+        let Shared { volumes, write_back, .. } = &mut self.shared;
+        let (state, cleaner) = (&mut volumes[volume], write_back.cleaner_mut());
         let bytes = cleaner.standing(state.number).unwritten_bytes();
         let epoch = cleaner.close_epoch(state.number);
         if let Some(epoch) = epoch {

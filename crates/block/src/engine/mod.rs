@@ -236,15 +236,15 @@ impl Engine {
             log.poll(*now_ns, device.outgoing());
             device.submit();
             let any = self.take_completions();
-            let Shared { cleaning, log, ready, .. } = &self.shared;
+            let Shared { write_back, log, ready, .. } = &self.shared;
             // What is copied out of DRAM ends as soon as it begins. And room in the log may have come with this very poll.
-            let is_new = cleaning.was_told() || cleaning.is_stopped() && log.has_room();
+            let is_new = write_back.was_told() || write_back.is_stopped() && log.has_room();
             if !any && ready.is_empty() && !is_new {
                 break;
             }
         }
-        let Shared { log, volumes, cleaning, .. } = &self.shared;
-        let is_settled = volumes.iter().all(|volume| cleaning.cleaner().is_settled(volume.number));
+        let Shared { log, volumes, write_back, .. } = &self.shared;
+        let is_settled = volumes.iter().all(|volume| write_back.cleaner().is_settled(volume.number));
         // Asks to be called again where time alone changes something.
         if log.journal().and_then(Journal::deadline_ns).is_some() || !is_settled {
             self.ticker.arm();
@@ -371,8 +371,8 @@ impl Engine {
 
     /// Has the cleaner decide, and begins what it wants done.
     fn clean(&mut self) {
-        let Shared { cleaning, extents, log, now_ns, .. } = &mut self.shared;
-        cleaning.step(*now_ns, extents, log.has_room(), self.ops.parked() > 0);
+        let Shared { write_back, extents, log, now_ns, .. } = &mut self.shared;
+        write_back.step(*now_ns, extents, log.has_room(), self.ops.parked() > 0);
         while let Some(act) = self.shared.write_back.next_act() {
             self.carry_out(act);
         }

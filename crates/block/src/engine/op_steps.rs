@@ -54,7 +54,7 @@ impl Work<'_> {
             }
             write = Some(self.shared.mode_for(self.op));
         }
-        let Shared { cleaning, extents, volumes, log, write_order, now_ns, .. } = &mut *self.shared;
+        let Shared { write_back, extents, volumes, log, write_order, now_ns, .. } = &mut *self.shared;
         let mut request = Request {
             volume: volumes[self.op.volume].number,
             offset: self.op.offset,
@@ -62,10 +62,10 @@ impl Work<'_> {
             write,
             bypass: write.is_none() && self.op.bypass,
         };
-        if write.is_some() && !cleaning.cleaner_mut().may_write(*now_ns, extents, &request) {
+        if write.is_some() && !write_back.cleaner_mut().may_write(*now_ns, extents, &request) {
             return self.try_later(After::Parks);
         }
-        let verdict = cleaning.plan(*now_ns, extents, &mut request, &mut self.op.plan);
+        let verdict = write_back.plan(*now_ns, extents, &mut request, &mut self.op.plan);
         write_order.note_map(log, extents);
         debug_assert!(write.is_some() || verdict == Verdict::Ready, "a read never waits");
         match verdict {

@@ -115,8 +115,8 @@ impl Engine {
     /// dirty bytes for.
     pub fn add(&mut self, config: VolumeConfig, mut backing: Box<dyn Backing>) -> Result<usize, EngineError> {
         let number = self.shared.take_up(&config, &mut *backing)?;
-        let Shared { extents, cleaning, .. } = &mut self.shared;
-        let cleaner = cleaning.cleaner_mut();
+        let Shared { extents, write_back, .. } = &mut self.shared;
+        let cleaner = write_back.cleaner_mut();
         extents.shares_mut().assign(number, Share(config.share));
         cleaner.add(number, backing.session());
         cleaner.drain(number, config.mode != Mode::WriteBack);
@@ -186,23 +186,23 @@ impl Engine {
         self.shared.write_back.cleaner_mut().close();
         // What the stores have is clean once the log says so.
         self.drive(CLOSE_MAX, |engine| {
-            let Shared { log, write_order, volumes, cleaning, .. } = &engine.shared;
+            let Shared { log, write_order, volumes, write_back, .. } = &engine.shared;
             write_order.is_settled(log)
-                && volumes.iter().all(|volume| cleaning.cleaner().is_settled(volume.number))
+                && volumes.iter().all(|volume| write_back.cleaner().is_settled(volume.number))
         });
         let dirty_bytes = self.dirty_bytes();
         if dirty_bytes > 0 {
             let kept = self.shared.log.is_kept();
             tracing::error!(dirty_bytes, kept, "the stores did not take all that is dirty");
         }
-        let Shared { log, write_order, volumes, cleaning, .. } = &mut self.shared;
+        let Shared { log, write_order, volumes, write_back, .. } = &mut self.shared;
         if !log.is_kept() {
             return;
         }
         for at in 0..volumes.len() {
             let name = volumes.name(at).to_owned();
             let volume = &mut volumes[at];
-            if !cleaning.cleaner().is_settled(volume.number) || !volume.flushing.is_flushed() {
+            if !write_back.cleaner().is_settled(volume.number) || !volume.flushing.is_flushed() {
                 continue;
             }
             let Identity { which, version } = volume.backing.identity();

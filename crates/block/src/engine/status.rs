@@ -134,7 +134,7 @@ impl Engine {
 
     /// The log; none where nothing outlives the process.
     pub fn log_status(&self) -> Option<LogStatus> {
-        let Shared { log, cleaning, .. } = &self.shared;
+        let Shared { log, write_back, .. } = &self.shared;
         self.log_stats().map(|stats| LogStatus {
             capacity_bytes: stats.log_bytes,
             used_bytes: stats.log_used_bytes,
@@ -146,7 +146,7 @@ impl Engine {
             table_reads: stats.pages_read,
             has_room: log.has_room(),
             refusals: log.refusals(),
-            cleaner_steps: cleaning.steps(),
+            cleaner_steps: write_back.steps(),
             failure: log.failure().map(str::to_owned),
         })
     }
@@ -174,10 +174,10 @@ impl Engine {
     }
 
     fn export_status(&self, at: usize, now_ns: u64) -> ExportStatus {
-        let Shared { volumes, extents, cleaning, .. } = &self.shared;
+        let Shared { volumes, extents, write_back, .. } = &self.shared;
         let (volume, export) = (&volumes[at], &volumes.exports()[at]);
         let counts = volume.counts;
-        let standing = cleaning.cleaner().standing(volume.number);
+        let standing = write_back.cleaner().standing(volume.number);
         let age_ns = standing.first_dirty_ns.map(|since_ns| now_ns.saturating_sub(since_ns));
         ExportStatus {
             name: export.name.clone(),
