@@ -1,12 +1,12 @@
-//! Choosing K for K-LRU (Wang 2024, section 3.1.3).
+//! Choice of K for K-LRU (Wang 2024, section 3.1.3).
 //!
-//! Every candidate K has a count of misses, from miniature caches or from a model, and a cost of choosing a victim. What is
-//! to be small is `P_K = M_K (p + OH_K)` (equation 3.2), with p the cost of a miss.
+//! Every candidate K has a count of misses, from miniature caches or from a model, and a cost of choosing a victim. The best K
+//! minimises `P_K = M_K (p + OH_K)` (equation 3.2), where p is the cost of a miss.
 //!
-//! Counts that lie close to each other say nothing: a cache that is not full yet, or that holds everything, misses as often with any K.
-//! There the smallest would win by what a draw saves, which is next to nothing, and would be the wrong one as soon as it matters:
-//! on a trace that begins with many new keys that cost a seventh of the speed. So another K than the present one must be better by
-//! [`GAIN_LEAST`].
+//! Two counts that are nearly equal do not tell two K apart: a cache that is not full yet, or that holds everything, misses
+//! equally often with any K. The smallest K would win there by the little that a draw saves, and it is the wrong one as soon as K
+//! matters: on a trace that begins with many new keys it cost a seventh of the speed. So another K replaces the present one only
+//! if it is better by [`GAIN_LEAST`].
 
 /// The K that is used where nothing better is known: Redis's own default.
 pub const K_DEFAULT: u8 = 5;

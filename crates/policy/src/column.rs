@@ -1,4 +1,4 @@
-//! Per-item state in chunks, so that growing never copies and each chunk can be charged as it appears.
+//! Per-item state in chunks: growing copies nothing, and each chunk can be charged when it appears.
 
 use crate::Id;
 use crate::deferred_free::DeferredFree;

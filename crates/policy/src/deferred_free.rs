@@ -1,12 +1,14 @@
-//! Memory that is given back by and by: dropping tables of millions of small boxes at once takes milliseconds, in which
-//! nobody would be served.
+//! Deferred freeing of large tables: their entries are dropped a few at a time.
+//!
+//! Dropping a table of millions of small boxes at once takes milliseconds, during which no request would be served.
 
 /// Boxes dropped in one piece of work.
 const PIECE: usize = 32;
-/// Tables of so few boxes are dropped at once. Else who clears a small store again and again makes waste faster than it goes.
+/// Tables with fewer boxes are dropped at once. Otherwise a small store that is cleared again and again would defer tables faster
+/// than they are freed.
 const SMALL: usize = 256;
 
-/// A table whose entries can be dropped some at a time.
+/// A table whose entries can be dropped a few at a time.
 trait Pile: Send + std::fmt::Debug {
     /// Drops some entries; how many it dropped.
     fn shrink(&mut self) -> usize;
@@ -20,7 +22,7 @@ impl<T: Send + std::fmt::Debug> Pile for Vec<T> {
     }
 }
 
-/// Tables that nobody needs any more.
+/// Tables that are no longer needed and whose memory is not freed yet.
 #[derive(Debug, Default)]
 pub struct DeferredFree {
     /// Each with its bytes for every entry.
@@ -36,7 +38,7 @@ impl Clone for DeferredFree {
 }
 
 impl DeferredFree {
-    /// Takes a table over that holds so many bytes with its entries.
+    /// Takes over a table that holds `bytes` together with its entries.
     pub(crate) fn add<T: Send + std::fmt::Debug + 'static>(&mut self, table: Vec<T>, bytes: u64) {
         if table.len() > SMALL {
             let bytes_each = bytes / table.len() as u64;

@@ -1,10 +1,12 @@
-//! Which region is emptied, where space comes back a whole region at a time: an erase block of flash, a segment of a log.
+//! Choice of the region to empty where space is reclaimed one region at a time: an erase block of flash, a segment of a log.
 //!
-//! *Greedy* takes the region with the least live data. *Cost-benefit* weighs what is won against what is moved, and prefers
-//! data that have been left alone: age x (1 - u) / 2u of a region of which the share u is live (Rosenblum and
-//! Ousterhout, SOSP 1991, section 3.5). *Wear levelling* empties a region that is erased much less often than others,
-//! whatever it holds, so that data that nobody writes do not keep it young. Equal regions go by the order in which they
-//! are given.
+//! - *Greedy* takes the region with the least live data.
+//! - *Cost-benefit* weighs the space won against the data moved, and prefers data that were left alone: age x (1 - u) / 2u for a
+//!   region of which the share u is live (Rosenblum and Ousterhout, SOSP 1991, section 3.5).
+//! - *Wear levelling* empties a region that was erased much less often than others, whatever it holds, so that data that are
+//!   never rewritten do not keep it young.
+//!
+//! Ties are broken by the order in which the regions are given.
 
 /// A region that may be emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +78,7 @@ mod tests {
         let of = [(5, 100, 0), (4, 10, 0)];
         assert_eq!(Victim::Greedy.choose(10, regions(&of)), Some(1));
         assert_eq!(Victim::CostBenefit.choose(10, regions(&of)), Some(0));
-        // What costs nothing goes first, however young; of several the first.
+        // A region without live data costs nothing and is chosen first, however young; of several such regions the first.
         assert_eq!(Victim::CostBenefit.choose(10, regions(&[(5, 100, 0), (0, 0, 0), (0, 5, 0)])), Some(1));
         // A full region wins nothing, however old.
         assert_eq!(Victim::CostBenefit.choose(10, regions(&[(10, u64::MAX, 0), (9, 0, 0)])), Some(1));

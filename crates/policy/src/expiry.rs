@@ -1,8 +1,8 @@
-//! Which items are past their time: a hierarchical timing wheel of intrusive lists.
+//! Expiry: a hierarchical timing wheel of intrusive lists finds the items whose time is over.
 //!
-//! Buckets are a tenth of a second wide for the next six seconds, then 64 times wider level by level, so an item is
-//! found within a tenth of a second of its time and moved between buckets at most [`LEVELS`] times. The exact time stays with
-//! the item, in milliseconds, and decides what a request sees. Only items with an expiry cost anything: 16 bytes.
+//! Buckets are a tenth of a second wide for the next six seconds, then 64 times wider level by level. So an item is found within
+//! a tenth of a second of its time, and moved between buckets at most [`LEVELS`] times. The exact time stays with the item, in
+//! milliseconds, and decides what a request sees. Only items with an expiry cost memory: 16 bytes each.
 
 use crate::Id;
 use crate::column::SparseColumn;
@@ -137,8 +137,8 @@ impl ExpiryWheel {
         self.timers.get(id).at_ms
     }
 
-    /// An item whose time is over, if one is filed in a bucket that has passed. It keeps its timer. `budget`
-    /// bounds the work of moving the wheel on and is used up by it.
+    /// An item whose time is over, if one is filed in a bucket that has passed. It keeps its timer. `budget` bounds the work of
+    /// moving the wheel on, and is used up by it.
     pub fn due(&mut self, now_ms: u64, budget: &mut u32) -> Option<Id> {
         let now = now_ms / BUCKET_MS;
         while self.len > 0 && self.cursor <= now && *budget > 0 {

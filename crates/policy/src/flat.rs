@@ -1,4 +1,4 @@
-//! A cache of one tier, without size classes or metadata: the object of miss-ratio curves.
+//! Flat cache: one tier, without size classes or metadata. It is the cache that miss-ratio curves describe.
 //!
 //! Keys are dense numbers ([`Request::key`]), the same for every cache that runs over a trace, so that a cache needs no hash
 //! table: an item's number is its key's. One pass over a trace can drive any number of caches.
@@ -49,7 +49,7 @@ pub struct Counts {
     pub misses: u64,
     /// Bytes of the values asked for or written.
     pub bytes: u64,
-    /// Those of the misses.
+    /// Bytes of the requests that missed.
     pub miss_bytes: u64,
 }
 
@@ -79,8 +79,8 @@ impl Counts {
 pub trait Cache: Send + Debug {
     /// Runs over the next piece. Key numbers are below `keys`, which may grow from call to call.
     fn run(&mut self, requests: &[Request], keys: u32);
-    /// From now on it holds so many objects or bytes, as its capacity was given in; what is too much leaves by its policy. One
-    /// that was reckoned for its capacity stays as it is.
+    /// Sets the capacity from now on, in objects or bytes like the original one; items in excess are evicted by the policy. A
+    /// cache that was computed for one capacity ignores this (the default).
     fn set_capacity(&mut self, units: u64) {
         let _ = units;
     }
@@ -142,7 +142,7 @@ impl<E: Evict> Flat<E> {
         }
     }
 
-    /// Its policy, for those who change its parameters.
+    /// The policy, to change its parameters.
     pub fn policy_mut(&mut self) -> &mut E {
         &mut self.policy
     }

@@ -1,4 +1,4 @@
-//! An order of eviction of whichever policy a name stands for: for engines, which are compiled once and set up by a configuration.
+//! Any eviction policy, chosen by its name at run time: for engines that are compiled once and configured at start.
 
 use super::arc::Arc;
 use super::cflru::Cflru;
@@ -62,7 +62,7 @@ macro_rules! of {
     };
 }
 impl Order {
-    /// The policy of this name for so many domains, each of this capacity (0: unknown, see [`Evict`]).
+    /// The policy of this name for `domains` domains, each of this capacity (0: unknown, see [`Evict`]).
     pub fn new(named: Named, domains: usize, capacity: u64) -> Self {
         let capacities = std::iter::repeat_n(capacity, domains);
         let points = |point| std::iter::repeat_n(point, domains);
@@ -161,7 +161,7 @@ pub trait WithPolicy {
 }
 
 impl Named {
-    /// Makes the policy for so many domains, each of this capacity (0: unknown, see [`Evict`]), and hands it on.
+    /// Makes the policy for `domains` domains, each of this capacity (0: unknown, see [`Evict`]), and hands it to `then`.
     pub fn build<W: WithPolicy>(self, domains: usize, capacity: u64, then: W) -> W::Output {
         of!(Order::new(self, domains, capacity), one => then.with(one))
     }

@@ -1,9 +1,9 @@
 //! Clean-first LRU: S. Park, D. Jung, J. Kang, J. Kim, J. Lee, "CFLRU: a replacement algorithm for flash memory", CASES 2006.
 //!
-//! Throwing out a dirty item costs a write to slow memory. So among the items used longest ago (the window, a share of the
-//! list) the oldest clean one goes first, and only without any the oldest dirty one. The paper scans the window at each
-//! eviction; here the window is two lists, clean and dirty, so that a victim costs constant time. With a window of 0 it is
-//! LRU. It trades misses for fewer writes: not where writing back costs nothing.
+//! Evicting a dirty item costs a write to slow memory. So the victim is the oldest clean item in the window (a share of the list
+//! at its cold end), and the oldest dirty one only if the window has no clean item. The paper scans the window at each eviction;
+//! here the window is two lists, clean and dirty, so that a victim costs constant time. With a window of 0 it is LRU. The policy
+//! trades misses for fewer writes: do not use it where writing back costs nothing.
 
 use super::list::{Links, List, last_of};
 use super::{Departure, Domain, Evict, Item, Origin, Touch};
@@ -43,7 +43,7 @@ pub struct Cflru {
 }
 
 impl Cflru {
-    /// Lists for each of `domains`, of whose items so many of 1024 are in the window.
+    /// Lists for each of `domains`; `window_share` of 1024 items of a domain are in its window.
     pub fn new(domains: usize, window_share: u32) -> Self {
         Cflru {
             links: Column::default(),
@@ -100,7 +100,7 @@ impl Evict for Cflru {
         self.enter(id, domain.0 as usize);
     }
 
-    /// In the window the clean and the dirty ones are apart: there the place is one among those of its kind.
+    /// Within the window, clean and dirty items have lists of their own: `go_before` counts items of the same kind.
     fn insert_low(&mut self, id: Id, domain: Domain, item: Item, go_before: u32) {
         self.links.grow_to(id);
         self.dirty.grow_to(id);

@@ -1,5 +1,7 @@
-//! First in, first out: the order of entry and nothing else. The least state and no work at a hit, and the most
-//! misses on workloads with any locality: a yardstick.
+//! First in, first out: items leave in the order of entry.
+//!
+//! It keeps the least state and does no work at a hit, and it has the most misses on workloads with any locality: a baseline for
+//! comparisons.
 
 use super::list::{Links, List};
 use super::{Departure, Domain, Evict, Origin, Touch};

@@ -1,9 +1,8 @@
-//! Keys of items that have gone: a bounded queue, oldest first, with membership.
+//! Ghosts: the keys of items that were evicted, in a bounded queue, oldest first, with membership.
 //!
-//! A table of eight-byte slots (linear probing, at most half full) tells whether a key is there, and a ring keeps the
-//! order. What is taken out of the middle leaves a stale entry in the ring, which is passed over when it comes to the
-//! front and swept out when stale entries outnumber the others. So every call takes constant time, amortised, and
-//! nothing is iterated in the order of hashes.
+//! A table of eight-byte slots (linear probing, at most half full) answers membership, and a ring keeps the order. A key that is
+//! taken out of the middle leaves a stale entry in the ring. Stale entries are skipped at the front, and swept out when they
+//! outnumber the others. So every call takes constant time, amortised, and nothing is iterated in the order of hashes.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,10 @@
-//! Hyperbolic caching: A. Blankstein, S. Sen, M. J. Freedman, "Hyperbolic caching: flexible caching for web
-//! applications", USENIX ATC 2017, sections 2 and 3.
+//! Hyperbolic caching: A. Blankstein, S. Sen, M. J. Freedman, "Hyperbolic caching: flexible caching for web applications", USENIX
+//! ATC 2017, sections 2 and 3.
 //!
-//! An item's priority is its accesses since it came in, over the requests since it came in (and over its size, where
-//! sizes count). Priorities fall at different speeds, so no order can be kept: of [`SAMPLES`] items drawn, the one with the
-//! least goes. Good where items' popularity differs and stays; it is slow to let go of what was popular for long.
+//! The priority of an item is its number of accesses divided by the requests since it entered (and by its size, where sizes
+//! count). Priorities fall at different speeds, so no order can be kept: the victim is the item with the least priority among
+//! [`SAMPLES`] drawn at random. It suits workloads whose items differ in popularity and keep it; it is slow to evict what was
+//! popular for long.
 
 use super::sample::Sampled;
 use super::{Departure, Domain, Evict, Origin, Touch};

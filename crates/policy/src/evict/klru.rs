@@ -1,9 +1,9 @@
-//! K-LRU: of K items drawn at random, with replacement, the one used longest ago goes (Wang 2024, section 2.2.1, without
-//! Redis's eviction pool; that is [`super::redis`]).
+//! K-LRU: the victim is the least recently used of K items drawn at random with replacement (Wang 2024, section 2.2.1, without
+//! Redis's eviction pool; for that see [`super::redis`]).
 //!
-//! K = 1 is random replacement, K = 16 practically LRU. No list is kept: a hit writes one time stamp. The victim's rank by
-//! age, as a share q of the domain, has the distribution q^K, which is what models of K-LRU build on. Not where K would
-//! have to be large to matter: each victim costs K reads at random places.
+//! K = 1 is random replacement, K = 16 is practically LRU. No list is kept: a hit writes one time stamp. The victim's rank by
+//! age, as a share q of the domain, has the distribution q^K, on which models of K-LRU build. Each victim costs K reads at random
+//! places: do not use it where K would have to be large.
 
 use super::sample::Sampled;
 use super::{Departure, Domain, Evict, Origin, Touch};
@@ -29,7 +29,7 @@ impl KLru {
         KLru { last: Sampled::new(domains), k: k.max(1) }
     }
 
-    /// From now on so many are drawn, at least one.
+    /// Sets the number of items drawn for each victim from now on, at least one.
     pub fn set_k(&mut self, k: u32) {
         self.k = k.max(1);
     }

@@ -1,12 +1,12 @@
-//! Least frequently used, with or without ageing.
+//! Least frequently used (LFU), with or without ageing.
 //!
-//! Plain LFU orders by the number of accesses since entry. It never forgets: what was popular once stays. With dynamic
-//! ageing (LFU-DA: M. Arlitt, L. Cherkasova, J. Dilley, R. Friedrich, T. Jin, "Evaluating content management techniques
-//! for web proxy caches", ACM SIGMETRICS Performance Evaluation Review 27(4), 2000) an item's rank is its count plus the
-//! domain's age, the rank of the last victim, taken at its last access; so that new items need not climb from zero. Equal
-//! ranks go in order of last access.
+//! Plain LFU orders items by the number of accesses since entry. It never forgets: an item that was popular once stays. Dynamic
+//! ageing (LFU-DA: M. Arlitt, L. Cherkasova, J. Dilley, R. Friedrich, T. Jin, "Evaluating content management techniques for web
+//! proxy caches", ACM SIGMETRICS Performance Evaluation Review 27(4), 2000) adds to the count the age of the domain, which is the
+//! rank of the last victim, taken at the item's last access; so new items need not climb from zero. Equal ranks leave in the
+//! order of last access.
 //!
-//! A hit costs logarithmic time (a heap). Not for engines at full speed, and plain not for workloads that change.
+//! A hit costs logarithmic time (a heap). Do not use it in engines at full speed, nor plain LFU for workloads that change.
 
 use super::heap::{Heap, Positions};
 use super::{Departure, Domain, Evict, Origin, Touch};

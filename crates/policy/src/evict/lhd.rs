@@ -1,12 +1,14 @@
-//! LHD, least hit density: N. Beckmann, H. Chen, A. Cidon, "LHD: improving cache hit rate by maximizing hit density",
-//! NSDI 2018, sections 4 and 5.
+//! LHD, least hit density: N. Beckmann, H. Chen, A. Cidon, "LHD: improving cache hit rate by maximizing hit density", NSDI 2018,
+//! sections 4 and 5.
 //!
-//! What an item is worth is the hits it can be expected to give per unit of space and time that it will still take.
-//! That is estimated from what became of items of the same age (requests since last use, in coarse steps) and class
-//! (by the sum of their last two reuse times): of [`SAMPLES`] items drawn, the one with the least density goes. Counts
-//! decay by [`DECAY`] at each recomputation. Left out of the paper's implementation: explorer items, and classes per
-//! application. Costs a table of densities per policy and 64 KiB and more of cache to look them up; not for small caches
-//! (under a few thousand items there is too little to learn from).
+//! The value of an item is its hit density: the hits expected from it per unit of space and time that it will still take. It is
+//! estimated from past items of the same age (requests since last use, in coarse steps) and class (by the sum of the last two
+//! reuse times). The victim is the item with the least density among [`SAMPLES`] drawn at random. Counts decay by [`DECAY`] at
+//! each recomputation.
+//!
+//! Left out of the paper's implementation: explorer items, and classes per application. It costs a table of densities per policy,
+//! and looking them up takes 64 KiB and more of processor cache. Do not use it for small caches: under a few thousand items there
+//! is too little to learn from.
 
 use super::sample::Sampled;
 use super::{Departure, Domain, Evict, Origin, Touch};

@@ -1,4 +1,4 @@
-//! Doubly linked lists whose links lie in a column, as most policies need them.
+//! Doubly linked lists whose links lie in a column: the base of most policies.
 
 use crate::Id;
 use crate::column::Column;
@@ -197,7 +197,7 @@ impl List {
             } else {
                 return Some(id);
             }
-            // Past the head the walk begins again with those that were spared.
+            // Past the head the walk begins again with the items that were spared.
             id = if before == Id::NONE { self.tail } else { before };
         }
         None

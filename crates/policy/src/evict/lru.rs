@@ -70,7 +70,7 @@ pub struct Lru {
     hit: Bits,
     lists: Vec<Parted>,
     bump: Bump,
-    /// All items enter at the head and move there at once: nobody asks which part they are in.
+    /// All items enter at the head and move there at once: the part that an item is in is never asked for.
     plain: bool,
 }
 
@@ -132,8 +132,8 @@ impl Lru {
 }
 
 impl Lru {
-    /// Gives a second chance to used items at the tail, to `tries` at most, so that who comes for a victim in the midst of
-    /// requests need not do it for all of them. Whether a victim is at hand; also where none was passed over.
+    /// Gives a second chance to used items at the tail, to `tries` at most, ahead of need: a request that needs a victim then
+    /// finds one without doing this work itself. Returns whether a victim is at hand, also where no item was passed over.
     pub fn pass_over(&mut self, domain: Domain, tries: usize, may_go: impl Fn(Id) -> bool) -> bool {
         let mut id = self.lists[domain.0 as usize].list.tail;
         let mut passed = 0;
@@ -157,7 +157,7 @@ impl Lru {
         self.insert_at_head(id, domain);
     }
 
-    /// As [`Evict::clear`], with the memory given back by and by.
+    /// Like [`Evict::clear`], but the memory is freed later, a little at a time.
     pub fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
         self.links.clear_into(deferred_free);
         self.clear();
@@ -253,7 +253,7 @@ impl Evict for Lru {
             }
             id = before;
         }
-        // Everybody at this end was used: the last may go all the same.
+        // Every item at this end was used: the last one may be evicted all the same.
         let tail = self.lists[domain.0 as usize].list.tail;
         (tail != Id::NONE && may_go(tail)).then_some(tail)
     }

@@ -1,9 +1,8 @@
-//! Eviction order: who is asked to go first.
+//! Eviction order: the seam of all eviction policies ([`Evict`]), and which item of a domain is evicted next.
 //!
-//! A policy keeps an order per *domain* and nothing else. It does not know tiers or places; whoever drives it (the
-//! ladder of the live engine, a flat cache in a simulator) says which domain an item is in, what it is, and what time
-//! it is. State lies in columns indexed by item number; what is remembered of items that have gone ([`ghosts`]) is
-//! bounded by what is held.
+//! A policy keeps one order per *domain* and nothing else. It does not know tiers or places. Its driver (the ladder of the live
+//! engine, a flat cache in a simulator) passes the item's domain, its description and the time. State lies in columns indexed by
+//! item number. Memory for evicted items ([`ghosts`]) is bounded by the number of items held.
 
 pub mod any_policy;
 pub mod arc;
@@ -73,7 +72,7 @@ impl Origin {
         }
     }
 
-    /// Whether the item was used lately beside its entering.
+    /// Whether the item was used lately, its entry not counted.
     #[inline]
     pub fn is_hot(&self) -> bool {
         matches!(self, Origin::Rewritten(_) | Origin::Promoted)
@@ -117,8 +116,8 @@ pub trait Evict {
     fn miss(&mut self, _domain: Domain, _key: u64) {}
     /// Enters an item.
     fn insert(&mut self, id: Id, domain: Domain, origin: Origin);
-    /// Enters a new item where so many others go before it, and in no case higher than any other new item. It takes a step
-    /// for each of them. Policies without an order enter it as any other.
+    /// Enters a new item so low that `go_before` items are evicted before it, and never higher than any other new item. It takes
+    /// a step for each of them. Policies without an order enter it like any other item.
     fn insert_low(&mut self, id: Id, domain: Domain, item: Item, _go_before: u32) {
         self.insert(id, domain, Origin::Admitted(item));
     }
@@ -132,13 +131,13 @@ pub trait Evict {
     fn resize(&mut self, _id: Id, _domain: Domain, _size: u32) {}
     /// Forgets an item, but perhaps a ghost of it.
     fn remove(&mut self, id: Id, domain: Domain, departure: Departure);
-    /// Who should go next among those that `may_go` accepts; the item stays until removed. A policy may give up
-    /// after a bounded number of refusals.
+    /// The next victim among the items that `may_go` accepts. The item stays until it is removed. A policy may give up after a
+    /// bounded number of refusals.
     fn victim(&mut self, domain: Domain, now: u64, rng: &mut Rng, may_go: impl Fn(Id) -> bool) -> Option<Id>;
     /// Visits up to `count` items from the hot end, for promotion by scanning; none where the policy has no such end.
     fn hottest(&self, _domain: Domain, _count: usize, _visit: impl FnMut(Id)) {}
-    /// Visits up to `count` items from the cold end, those first that go next if nobody uses them; none where the policy has no such
-    /// end. It changes nothing.
+    /// Visits up to `count` items from the cold end, the next victims first, as they are if no item is used meanwhile. It visits
+    /// none where the policy has no such end. It changes nothing.
     fn coldest(&self, _domain: Domain, _count: usize, _visit: impl FnMut(Id)) {}
     /// Forgets every item and ghost.
     fn clear(&mut self);

@@ -1,4 +1,4 @@
-//! The policies by the names that command lines and configurations use.
+//! Eviction policies by the names that command lines and configurations use.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,11 +1,12 @@
-//! K-LRU as Redis does it: with an eviction pool (Wang 2024, section 2.2.1).
+//! K-LRU as Redis does it, with an eviction pool (Wang 2024, section 2.2.1).
 //!
-//! Sixteen candidates are kept from one eviction to the next, sorted by how long they had been idle when they were drawn.
-//! Each eviction draws K items and merges each into the pool if the pool has a free place or one less idle; then
-//! the pool's most idle candidate that still exists goes. The idle times in the pool are not brought up to date: a
-//! candidate that was used since it was drawn goes all the same. An item may stand in the pool more than once. Two differences
-//! to `redis-server`: draws here are independent and uniform, there they are neighbours in the hash table; and the
-//! clock is the count of requests, there it ticks in milliseconds or more.
+//! The pool keeps sixteen candidates from one eviction to the next, sorted by how long they had been idle when they were drawn.
+//! Each eviction draws K items and merges each into the pool if the pool has a free place or holds a less idle candidate. The
+//! victim is the most idle candidate that still exists. Idle times in the pool are not updated: a candidate that was used since
+//! it was drawn is evicted all the same. An item may stand in the pool more than once.
+//!
+//! Two differences to `redis-server`: draws here are independent and uniform, there they are neighbours in the hash table; and
+//! the clock here counts requests, there it ticks in milliseconds or more.
 //!
 //! With the pool K = 5 comes nearer to LRU than pure K-LRU with the same K, at the price of those stale choices.
 
@@ -17,7 +18,7 @@ use tiermem_base::Rng;
 
 /// Places in a pool, as in Redis.
 pub const POOL_ITEMS: usize = 16;
-/// How often the pool is filled again when nobody in it may go.
+/// How often the pool is filled again when none of its candidates may be evicted.
 const FILLS_MAX: usize = 16;
 
 #[derive(Clone, Copy, Debug)]

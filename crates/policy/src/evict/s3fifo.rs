@@ -1,15 +1,15 @@
 //! S3-FIFO: J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi, "FIFO queues are all you need for cache eviction", SOSP 2023,
 //! section 4 and algorithm 1.
 //!
-//! New items enter a small queue (10% of the capacity). Those used more than once there move on to the main queue, the
-//! others go and leave a ghost; a key with a ghost enters the main queue at once. The main queue is CLOCK with counters up
-//! to 3. A hit adds to a counter and nothing else.
+//! New items enter a small queue (10% of the capacity). Items used more than once there move on to the main queue; the others are
+//! evicted and leave a ghost. A key with a ghost enters the main queue at once. The main queue is CLOCK with counters up to 3. A
+//! hit adds to a counter and does nothing else.
 //!
-//! Two things that the algorithm leaves open are as in the authors' own simulator: whether a key has a ghost is asked before
-//! room is made for it; and until something has gone, items for which the small queue has no room enter the main queue.
+//! The algorithm leaves two things open, which are as in the authors' own simulator: whether a key has a ghost is asked before
+//! room is made for it; and until the first eviction, items for which the small queue has no room enter the main queue.
 //!
-//! Good on skewed workloads with many one-hit wonders; not where items are
-//! used exactly twice, shortly after another but further apart than the small queue is long.
+//! It suits skewed workloads with many one-hit wonders. It does not suit items that are used exactly twice, at a distance longer
+//! than the small queue.
 
 use super::ghosts::{Ghosts, fold};
 use super::list::{List, Node, REFUSALS_MAX, last_of};
@@ -181,7 +181,7 @@ impl Evict for S3Fifo {
         self.domains[domain.0 as usize].main.first(&self.nodes, count, visit);
     }
 
-    /// Those that are judged next, in the queue that gives next; it spares who was used enough.
+    /// The items that are judged next, in the queue that evicts next; items that were used enough are spared.
     fn coldest(&self, domain: Domain, count: usize, mut visit: impl FnMut(Id)) {
         let queues = &self.domains[domain.0 as usize];
         let order = match queues.is_small_first() {

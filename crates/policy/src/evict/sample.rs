@@ -1,4 +1,4 @@
-//! Items that are sampled: each domain a plain array, so that a random item costs one draw and one read.
+//! Sampling of items: each domain is a plain array, so that a random item costs one draw and one read.
 
 use crate::Id;
 use crate::column::{Column, SparseColumn};
@@ -84,8 +84,8 @@ impl<T: Copy + Default> Sampled<T> {
         entries[rng.below(entries.len() as u64) as usize]
     }
 
-    /// The item that is `least` (`a` before `b`) among `count` draws with replacement, refused ones not counted; `None`
-    /// when nobody drawn may go.
+    /// The item that is `least` (`a` before `b`) among `count` draws with replacement; refused draws do not count. `None` if no
+    /// item drawn may be evicted.
     #[inline]
     pub fn least_of(
         &self,

@@ -1,9 +1,9 @@
 //! SIEVE: Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi, "SIEVE is simpler than LRU", NSDI 2024, section 3.
 //!
-//! One queue in order of entry, one bit per item, one hand. The hand walks from tail to head; what it finds marked it
-//! unmarks and leaves where it is, what it finds unmarked goes. So new items are judged soon after they came while old
-//! popular ones stay behind the hand. No parameters. Not for block workloads with scans: the paper's section 6 shows
-//! that it does not resist them.
+//! One queue in the order of entry, one bit per item, one hand. The hand walks from tail to head: a marked item is unmarked and
+//! stays where it is, an unmarked item is evicted. So new items are judged soon after they enter, while old popular items stay
+//! behind the hand. No parameters. Do not use it for block workloads with scans: the paper's section 6 shows that it does not
+//! resist them.
 
 use super::list::{Links, List, REFUSALS_MAX};
 use super::{Departure, Domain, Evict, Origin, Touch};
@@ -14,7 +14,7 @@ use tiermem_base::Rng;
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     list: List,
-    /// Who is judged next; `NONE`: the tail.
+    /// The item that is judged next; `NONE`: the tail.
     hand: Id,
 }
 
@@ -92,7 +92,7 @@ impl Evict for Sieve {
         self.queues[domain.0 as usize].list.first(&self.links, count, visit);
     }
 
-    /// Those whom the hand comes to next; it passes over who was visited.
+    /// The items that the hand comes to next, without those that were visited.
     fn coldest(&self, domain: Domain, count: usize, mut visit: impl FnMut(Id)) {
         let Queue { list, hand } = self.queues[domain.0 as usize];
         let mut id = if hand == Id::NONE { list.tail } else { hand };

@@ -1,9 +1,9 @@
-//! 2Q, the full version: T. Johnson, D. Shasha, "2Q: a low overhead high performance buffer management replacement
-//! algorithm", VLDB 1994, section 3.
+//! 2Q, the full version: T. Johnson, D. Shasha, "2Q: a low overhead high performance buffer management replacement algorithm",
+//! VLDB 1994, section 3.
 //!
-//! New items enter a queue (`A1in`, 25% of the capacity). What falls out of it leaves a ghost (`A1out`, keys worth 50% of
-//! the capacity); a key with a ghost enters the LRU list `Am`. A hit in the queue changes nothing. So what is used again
-//! only shortly after it came never gets into the list. Not where most reuses fall beyond the ghosts.
+//! New items enter a queue (`A1in`, 25% of the capacity). An item evicted from it leaves a ghost (`A1out`, keys worth 50% of the
+//! capacity); a key with a ghost enters the LRU list `Am`. A hit in the queue changes nothing. So an item that is used again only
+//! shortly after its entry never gets into the list. Do not use it where most reuses are farther apart than the ghosts reach.
 
 use super::ghosts::{Ghosts, fold};
 use super::list::{List, Node, last_of};

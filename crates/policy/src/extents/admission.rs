@@ -1,10 +1,10 @@
-//! Which reads are not worth a place in the cache: those of long sequential streams, and those of pieces that are asked for too
-//! seldom.
+//! Admission to the block cache: reads that get no place are those of long sequential streams, and those of pieces that are
+//! requested too seldom.
 //!
-//! Source: Open CAS, "sequential cutoff" and the "nhit" promotion policy, both as they are there by default: they turn nobody away while
-//! there is room that nobody has. What is turned away is still answered from the cache as far as it is there, and a request
-//! for which every piece has a block is never turned away. Writes never are either: in write-back mode none may go past the cache, or
-//! the order of epochs would not hold, and in the other modes the backing store gets them in any case.
+//! Source: Open CAS, "sequential cutoff" and the "nhit" promotion policy, both with their defaults: no read is refused while the
+//! cache has free room. A refused read is still answered from the cache as far as the cache has its bytes, and a request for
+//! which every piece has a block is never refused. Writes are never refused: in write-back mode none may bypass the cache, or the
+//! order of epochs would not hold, and in the other modes the backing store gets them in any case.
 
 use std::ops::Range;
 
@@ -12,25 +12,25 @@ use super::plan::Request;
 
 /// Streams of a volume that are told apart; that which went on longest ago makes room.
 const STREAMS: usize = 16;
-/// Counters for each slot of the cache: so many that a piece which is new is taken for another one time in twenty.
+/// Counters for each slot of the cache. With 16 a new piece is mistaken for another one time in twenty.
 const COUNTERS_PER_SLOT: u64 = 16;
 /// Counters at most.
 const COUNTERS_MAX: u64 = 1 << 24;
-/// Counters that age whenever a piece is counted. All have aged once after four times as many pieces as the cache has slots:
-/// who is asked for again later than that begins anew.
+/// Counters that age whenever a piece is counted. All have aged once after four times as many pieces as the cache has slots: a
+/// piece that is requested again later than that is counted from zero.
 const AGED_AT_ONCE: usize = 4;
 
-/// Who is turned away.
+/// Which reads are refused a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionRules {
-    /// Reads that continue a stream which is so many bytes long with them; none if `None`.
+    /// Refuses reads that continue a stream which is this long with them, in bytes; none if `None`.
     pub sequential_cutoff_bytes: Option<u64>,
-    /// Reads of pieces that were missed less often than this, this time included; with 1, or 0, nobody.
+    /// Refuses reads of pieces that were missed less often than this, this time included; none with 1 or 0.
     pub promote_after: u8,
 }
 
 impl Default for AdmissionRules {
-    /// Nobody.
+    /// No read is refused.
     fn default() -> Self {
         AdmissionRules { sequential_cutoff_bytes: None, promote_after: 1 }
     }
@@ -51,19 +51,19 @@ struct Stream {
 pub struct Admission {
     rules: AdmissionRules,
     reads: u64,
-    /// Those of each volume, by its number.
+    /// The streams of each volume, by its number.
     streams: Vec<[Stream; STREAMS]>,
     misses: Sketch,
 }
 
 impl Admission {
-    /// Nothing known yet, for a cache of so many slots.
+    /// Empty counters and streams, for a cache of `slots` slots.
     pub fn new(rules: AdmissionRules, slots: u32) -> Self {
         let counts = if rules.promote_after > 1 { u64::from(slots) } else { 0 };
         Admission { rules, reads: 0, streams: Vec::new(), misses: Sketch::new(counts) }
     }
 
-    /// Whether nobody is turned away, whatever he asks for.
+    /// Whether no read is ever refused.
     pub fn is_open(&self) -> bool {
         self.rules.sequential_cutoff_bytes.is_none() && self.rules.promote_after <= 1
     }

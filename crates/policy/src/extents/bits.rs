@@ -1,4 +1,4 @@
-//! Bits in runs: which units are valid, which are dirty, which slots begin a block.
+//! Bit sets that are read and set in runs: which units are valid, which are dirty, which slots begin a block.
 
 use std::ops::Range;
 

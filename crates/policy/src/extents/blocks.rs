@@ -1,4 +1,4 @@
-//! Blocks come and go: who gets a place, who loses his, and what is told of all that is there.
+//! Allocation and removal of blocks: a block gets a place, the victims leave theirs, and both are told to the driver as changes.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -23,8 +23,8 @@ pub(super) enum NoRoom {
 }
 
 impl<O: Evict> Extents<O> {
-    /// Places a block of a class at a piece of a volume, and makes room for it if need be (Yang 2024, sections 2.2.3, 2.2.4): passing over what
-    /// is dirty, where somebody spares that.
+    /// Places a block of a class at a piece of a volume, and makes room for it if need be (Yang 2024, sections 2.2.3, 2.2.4).
+    /// Dirty blocks are passed over where the plan spares them.
     pub(super) fn allocate(
         &mut self,
         volume: Volume,
@@ -38,7 +38,7 @@ impl<O: Evict> Extents<O> {
             Some(group) => self.map.take(group),
             None if self.map.space().can_open(share) => self.open(share, class),
             None => match self.replace(share, class, spares_dirty) {
-                // Lost blocks are used by nobody: they come to stand where the order looks first, and it gives up after some of them.
+                // No request can use lost blocks, so they come to stand where the order looks first, and it gives up after some of them.
                 Err(NoRoom::Busy) if self.units.has_lost(0..u64::MAX) => {
                     self.pass_over_lost();
                     self.replace(share, class, spares_dirty)?
@@ -84,7 +84,7 @@ impl<O: Evict> Extents<O> {
             looks.set(looks_left.saturating_sub(1));
             looks_left > 0 && units.dirty().any(of)
         };
-        // What is lost would be read from the store, which has something older; and nobody can write it back.
+        // A lost unit would be read from the store, which has older content; and it cannot be written back.
         let may_go = |of: Range<u64>| !(units.has_lost(of.clone()) || spares_dirty && is_spared(of));
         if loser == share {
             let next = eviction.next_block(share, |slot| may_go(map.units_of(&map.block_at(slot))));
@@ -134,8 +134,8 @@ impl<O: Evict> Extents<O> {
         self.eviction.block_goes(slot, self.map.share_at(slot), why);
     }
 
-    /// Lets the blocks of these parts, which a verdict named, pass for used just now: they cannot go in the foreseeable future, and what comes
-    /// behind them may.
+    /// Lets the blocks of these parts, which a verdict named, pass for used just now: they cannot go in the foreseeable future,
+    /// and what comes behind them may.
     pub fn pass_over(&mut self, parts: &[Part]) {
         for part in parts {
             if let Some((_, block)) = self.map.block_of_unit(part.at / UNIT_BYTES) {
@@ -144,7 +144,7 @@ impl<O: Evict> Extents<O> {
         }
     }
 
-    /// The same for all blocks of which something is lost.
+    /// Marks all blocks that have lost units as used, so that the order passes them over.
     fn pass_over_lost(&mut self) {
         let Extents { map, units, eviction, .. } = self;
         for (_, block) in units.lost().filter_map(|unit| map.block_of_unit(unit)) {
@@ -171,9 +171,9 @@ impl<O: Evict> Extents<O> {
         }
     }
 
-    /// Forgets blocks of a volume, of `blocks_max` that are looked at from slot `from` on, whosever they are: those that have nothing dirty
-    /// and that no plan in flight speaks of. Adds the bytes that they held to `bytes`, and gives the slot to go on from; none at
-    /// the end.
+    /// Forgets clean blocks of a volume: looks at up to `blocks_max` blocks of any volume from slot `from` on, and drops those of
+    /// this volume that have nothing dirty and that no plan in flight holds. Adds the bytes that they held to `bytes`. Returns
+    /// the slot to go on from; `None` at the end.
     pub fn forget_clean(
         &mut self,
         volume: Volume,
@@ -232,9 +232,9 @@ impl<O: Evict> Extents<O> {
         });
     }
 
-    /// Names the dirty parts, and the volume of each, of the groups and blocks of a share that go next, coldest first: of as many as make
-    /// so many bytes of the cache with what is free. What a cleaner writes back of them keeps places clean ahead of need. Parts
-    /// may be named twice; none are where the order of eviction cannot tell ([`Evict::coldest`]).
+    /// Names the dirty parts, and the volume of each, of the next victims of a share among groups and blocks, coldest first,
+    /// until they and the free space make up `bytes` of the cache. A cleaner that writes them back keeps places clean ahead of
+    /// need. Parts may be named twice; none are named where the order of eviction has no cold end ([`Evict::coldest`]).
     pub fn name_cold(
         &self,
         share: Share,

@@ -1,13 +1,16 @@
-//! The upper of the block cache's two tiers, without its bytes: which units of the cache are in DRAM as well, and where.
+//! Copies in DRAM: the upper of the block cache's two tiers, without its bytes. It knows which units of the cache are in DRAM as
+//! well, and where.
 //!
-//! It holds copies and nothing else: whatever is stored goes to the cache's device, and what is here of it is brought up to date. So it can
-//! be of any size, and losing it loses nothing. What is decided:
+//! It holds nothing but copies: every write goes to the cache's device, and a copy is brought up to date with it. So the tier can
+//! be of any size, and losing it loses nothing. The decisions:
 //!
-//! - **Who comes in**: what the device gave for a client's read. What is written is only kept current, since most of it is not read soon; what is
-//!   read to be written back is not wanted by anybody. Reads of more than 256 KiB pass through: they would drive out much and come back
-//!   seldom.
-//! - **Who goes**: the least recently read, where being read moves a unit only when its turn to go has come ([`Bump::AtTail`]): a hit writes one word.
-//! - **A hit** is a read of which every unit is here: one that must wait for the device in part gains nothing by what it need not.
+//! - **Entry**: units that the device gave for a client's read. Written units are only kept current, since most of them are not
+//!   read soon; no client asked for units that are read to be written back. Reads of more than 256 KiB pass through: they would
+//!   drive out much and are seldom repeated.
+//! - **Eviction**: the least recently read unit. A read moves a unit only when its turn to leave has come ([`Bump::AtTail`]), so
+//!   a hit writes one word.
+//! - **Hit**: a read of which every unit is here. A read that must wait for the device in part gains nothing from its other
+//!   units.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -23,7 +26,7 @@ use super::geometry::UNIT_BYTES;
 const ALL: Domain = Domain(0);
 /// Longer reads pass through.
 const UNITS_MAX: u64 = 64;
-/// The unit of a place whose own was forgotten.
+/// The unit of a place that was forgotten.
 const NO_UNIT: u64 = u64::MAX;
 
 /// Hashes a unit's number; the table is only asked, never walked.
@@ -56,7 +59,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Room for so many bytes, none of them used yet.
+    /// Room for `capacity_bytes` of copies, none of them in use yet.
     pub fn new(capacity_bytes: u64) -> Self {
         let places_max = (capacity_bytes / UNIT_BYTES).min(u64::from(Id::COUNT_MAX)) as usize;
         Copies {
@@ -99,7 +102,7 @@ impl Copies {
         true
     }
 
-    /// The device gave these units: `each` is told the places of those that are here from now on, in their order.
+    /// The device gave these units: calls `each` with the places of those that have a copy from now on, in their order.
     pub fn insert(&mut self, units: Range<u64>, mut each: impl FnMut(u32)) {
         if self.is_none() || units.end - units.start > UNITS_MAX {
             return;
@@ -111,7 +114,7 @@ impl Copies {
         }
     }
 
-    /// Nobody knows what the device holds there.
+    /// Forgets copies of units whose content on the device is unknown.
     pub fn forget(&mut self, units: Range<u64>) {
         if self.units.is_empty() {
             return;

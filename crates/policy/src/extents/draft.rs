@@ -1,4 +1,4 @@
-//! What one request's plan says of the blocks that it has: which bytes come from where, and which go where.
+//! Draft of a request's plan: for the blocks that the request has, which bytes are read from where, and which are written where.
 
 use std::ops::Range;
 
@@ -33,9 +33,9 @@ pub(super) struct Extent {
     offset: u64,
     /// Its units.
     units: Range<u64>,
-    /// Those that the request touches.
+    /// The units that the request touches.
     pub asked: Range<u64>,
-    /// Those that a write covers as a whole.
+    /// The units that a write covers as a whole.
     covered: Range<u64>,
 }
 
@@ -154,7 +154,7 @@ impl Draft<'_> {
     fn write(&mut self, extent: &Extent, mode: Mode) {
         let Extent { units, asked, covered, .. } = extent;
         if asked.is_empty() {
-            // Allocated beside the request, for what comes next.
+            // Allocated in addition to the request, for later ones.
             return;
         }
         let edges = [asked.start..covered.start, covered.end.max(asked.start)..asked.end];

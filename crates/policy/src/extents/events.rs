@@ -1,4 +1,4 @@
-//! What happened to the map: for a driver that keeps a log of it.
+//! Events of the map: every change of blocks and groups, for a driver that keeps a log of them.
 
 use super::Volume;
 
@@ -11,7 +11,7 @@ pub enum Event {
         slot: u32,
         /// Its size's number, see [`super::Geometry::class_bytes`].
         class: usize,
-        /// Whose it is.
+        /// The volume of the block.
         volume: Volume,
         /// Its first piece in the volume.
         piece: u64,
@@ -22,14 +22,14 @@ pub enum Event {
         slot: u32,
         /// Its size's number.
         class: usize,
-        /// Whose it was.
+        /// The volume of the block.
         volume: Volume,
         /// Its first piece in the volume.
         piece: u64,
     },
 }
 
-/// Changes of the map that nobody has taken yet, where somebody wants them.
+/// Changes of the map that the driver has not taken yet, where the driver wants them.
 #[derive(Debug, Default)]
 pub struct Changes {
     events: Option<Vec<Event>>,

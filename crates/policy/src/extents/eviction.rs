@@ -1,4 +1,4 @@
-//! Who goes next: blocks and groups of each share in the order of one policy, and those that plans in flight hold on to.
+//! Eviction order of blocks and groups, one per share and all by one policy; and the blocks that plans in flight hold.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -21,7 +21,7 @@ pub(super) struct Eviction<O> {
     requests: u64,
     group_slots: u32,
     group_shift: u32,
-    /// Whether blocks are ordered beside groups: not where a group is one block.
+    /// Whether blocks are ordered as well as groups: not where a group is one block.
     two_levels: bool,
     /// Blocks that plans in flight speak of, and their groups, by their numbers; how many plans.
     held: HashMap<u32, u32, BuildHasherDefault<IdHasher>>,
@@ -96,12 +96,12 @@ impl<O: Evict> Eviction<O> {
         self.order.insert(self.group_id(group), groups_of(share), Origin::Admitted(item));
     }
 
-    /// It is nobody's any more.
+    /// A group leaves its share and belongs to no share.
     pub fn group_goes(&mut self, group: u32, share: Share, why: Departure) {
         self.order.remove(self.group_id(group), groups_of(share), why);
     }
 
-    /// A block of so many pieces comes, whose place in its volume is this piece.
+    /// A block of `pieces` pieces enters the order; `piece` is its place in its volume.
     pub fn block_comes(&mut self, slot: u32, share: Share, piece: u64, pieces: u64, write: bool) {
         let now = self.requests;
         let touch = Touch { now, write };
@@ -120,8 +120,8 @@ impl<O: Evict> Eviction<O> {
         }
     }
 
-    /// The block of a share that goes next, by its slot, among those that `may_go` accepts and no plan in flight speaks of. None where a group
-    /// is one block.
+    /// The next victim among the blocks of a share, by its slot: one that `may_go` accepts and no plan in flight holds. `None`
+    /// where a group is one block.
     pub fn next_block(&mut self, share: Share, may_go: impl Fn(u32) -> bool) -> Option<u32> {
         let per_group = self.group_slots + 1;
         let slot_of = |id: Id| id.0 - id.0 / per_group - 1;
@@ -131,7 +131,7 @@ impl<O: Evict> Eviction<O> {
         self.two_levels.then(next).flatten().map(slot_of)
     }
 
-    /// The same for groups.
+    /// The next victim among the groups of a share that `may_go` accepts.
     pub fn next_group(&mut self, share: Share, may_go: impl Fn(u32) -> bool) -> Option<u32> {
         let per_group = self.group_slots + 1;
         let held = &self.held;
@@ -146,7 +146,8 @@ impl<O: Evict> Eviction<O> {
         self.order.coldest(groups_of(share), count, |id| each(id.0 / per_group));
     }
 
-    /// The same for blocks, by their slots.
+    /// Visits up to `count` of a share's next victims among its blocks, by their slots, coldest first; none where the policy has
+    /// no cold end ([`Evict::coldest`]).
     pub fn coldest_blocks(&self, share: Share, count: usize, mut each: impl FnMut(u32)) {
         let per_group = self.group_slots + 1;
         if self.two_levels {
@@ -184,7 +185,7 @@ impl<O: Evict> Eviction<O> {
         self.held.contains_key(&self.block_id(slot).0)
     }
 
-    /// Whether blocks are held more often than so many times.
+    /// Whether blocks are held more often than `times`.
     pub fn is_held_beyond(&self, times: usize) -> bool {
         // A block is held under its own number and under its group's.
         self.held.values().map(|count| *count as usize).sum::<usize>() > 2 * times

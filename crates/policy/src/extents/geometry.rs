@@ -1,6 +1,6 @@
-//! Sizes and how they divide: units, pieces, blocks, groups, frames.
+//! Geometry of the block cache: units, pieces, blocks, groups, frames, and how addresses and space are divided into them.
 
-/// Validity and dirtiness are kept for so many bytes.
+/// Bytes of a unit, for which validity and dirtiness are kept.
 pub const UNIT_BYTES: u64 = 4096;
 /// The smallest block size that can be asked for.
 pub const BLOCK_BYTES_MIN: u64 = UNIT_BYTES;
@@ -8,7 +8,7 @@ pub const BLOCK_BYTES_MIN: u64 = UNIT_BYTES;
 pub const BLOCK_BYTES_MAX: u64 = 4 << 20;
 /// Pieces of a frame at most: a look-up visits the blocks of one frame that begin before the address.
 const FRAME_PIECES_MAX: u64 = 16;
-/// Slots at most: their numbers, and the orders' beside them, fit into an [`crate::Id`].
+/// Slots at most: their numbers, and those of the eviction orders, fit into an [`crate::Id`].
 const SLOTS_MAX: u64 = (crate::Id::COUNT_MAX / 2) as u64;
 
 /// A set of sizes that cannot be.
@@ -97,7 +97,7 @@ impl Geometry {
         if !group.is_power_of_two() || !(largest..=4 * BLOCK_BYTES_MAX).contains(&group) {
             return Err(GeometryError::Group { group, largest });
         }
-        // With fewer, a request could not find room beside the blocks it has just been given.
+        // With fewer, a request could not find room in addition to the blocks it has just been given.
         let least = sizes_bytes.len() as u64 + 1;
         let groups = capacity_bytes / group;
         if groups < least {
@@ -117,7 +117,7 @@ impl Geometry {
         })
     }
 
-    /// The same for a cache of so many groups.
+    /// The same geometry for a cache of `groups` groups.
     pub fn smaller(&self, groups: u32) -> Self {
         Geometry { groups, ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! Which blocks there are: where each stands in its volume, and where its bytes lie in the cache.
+//! Map of the blocks: where each stands in its volume, and where its bytes lie in the cache.
 
 use std::ops::Range;
 
@@ -28,12 +28,12 @@ impl Map {
         &self.geometry
     }
 
-    /// Whose the groups are, and may be.
+    /// The share of each group, and the limits of the shares.
     pub fn shares(&self) -> &Shares {
         self.space.shares()
     }
 
-    /// The same, to change what is allowed.
+    /// The shares, to change their limits.
     pub fn shares_mut(&mut self) -> &mut Shares {
         self.space.shares_mut()
     }
@@ -51,7 +51,7 @@ impl Map {
         }
     }
 
-    /// The block that has a unit of the cache, and whose it is.
+    /// The block that has a unit of the cache, and its volume.
     pub fn block_of_unit(&self, unit: u64) -> Option<(Volume, Block)> {
         let slot = u32::try_from(unit / self.geometry.piece_units()).ok()?;
         let slot = self.space.block_of(&self.geometry, slot)?;
@@ -84,13 +84,13 @@ impl Map {
         self.table.block(&self.geometry, &self.space, slot)
     }
 
-    /// Whose block begins at a slot.
+    /// The volume of the block that begins at a slot.
     #[inline]
     pub(super) fn volume_at(&self, slot: u32) -> Volume {
         self.table.address(slot).0
     }
 
-    /// The class of the blocks around a slot; the slot's group is somebody's.
+    /// The class of the blocks around a slot; the slot's group must belong to a share.
     #[inline]
     pub(super) fn class_at(&self, slot: u32) -> usize {
         self.space.class(self.geometry.group_of(slot))
@@ -107,7 +107,8 @@ impl Map {
         &self.space
     }
 
-    /// Opens a group for a share's blocks of a class, this one or any that is nobody's, which [`Space::can_open`] says there is: which it is.
+    /// Opens a group for a share's blocks of a class, `group` or any free one, which [`Space::can_open`] says there is. Returns
+    /// its number.
     pub(super) fn open(&mut self, share: Share, class: usize, group: Option<u32>) -> u32 {
         match group {
             None => self.space.open_new(share, class),
@@ -139,7 +140,7 @@ impl Map {
         self.table.remove(&self.geometry, self.class_at(slot), slot);
     }
 
-    /// Makes the place of a block free that was taken out; true when its group has none left and belongs to nobody now.
+    /// Frees the place of a block that was taken out. Returns true when its group has no block left and belongs to no share now.
     pub(super) fn free(&mut self, slot: u32) -> bool {
         self.space.free(&self.geometry, slot)
     }

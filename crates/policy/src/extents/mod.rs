@@ -1,33 +1,33 @@
-//! The block cache's decisions: which extents of which volume are cached, in blocks of which size, and who goes.
+//! The block cache's decisions: which extents of which volume are cached, in blocks of which size, and which are evicted.
 //!
-//! Source: Yang 2024, chapter 2 (AdaCache): blocks of several sizes, chosen by what a request misses (Algorithms 1 and 2), in groups
-//! of one size each, evicted by a list of blocks and a list of groups. Its rivals, blocks of one size with or without bits for
-//! their parts, are the same code with one size. Three things are added: bits for parts of a block in every size
+//! Source: Yang 2024, chapter 2 (AdaCache): blocks of several sizes, chosen by what a request misses (Algorithms 1 and 2), in
+//! groups of one size each, evicted by a list of blocks and a list of groups. Its rivals, blocks of one size with or without bits
+//! for their parts, are the same code with one size. Three things are added: bits for parts of a block in every size
 //! ([`Fill::Units`]), reading around what was missed ([`sizing`]), and shares of the cache for groups of volumes.
 //!
-//! [`Extents::plan`] is asked before every request and answers with what is to be read and written where; the driver does so and
-//! says [`Extents::finish`]. What a plan fills counts as cached from then on: a driver that does several things at once
-//! keeps others away from those addresses until the plan is carried out, and says what failed ([`Units::invalidate`]). Before a block
-//! with dirty bytes goes the driver is asked to write them back ([`Verdict::Clean`]), and then asks again.
+//! The driver asks [`Extents::plan`] before every request. The plan says what is to be read and written where; the driver does so
+//! and calls [`Extents::finish`]. What a plan fills counts as cached from then on: a driver that does several things at once
+//! keeps others away from those addresses until the plan is carried out, and says what failed ([`Units::invalidate`]). Before a
+//! block with dirty bytes is evicted the driver is asked to write them back ([`Verdict::Clean`]), and then asks again.
 //!
-//! Around that: who gets no place ([`admission`]), what is written back, when, and who waits for it ([`cleaner`]), and what a driver needs
-//! that keeps a log and comes back after a restart ([`Event`], [`Extents::restore`]).
+//! Around that: which reads get no place ([`admission`]), what is written back and when, and which requests wait for it
+//! ([`cleaner`]), and the parts for a driver that keeps a log and recovers after a restart ([`Event`], [`Extents::restore`]).
 //!
-//! What is decided together is strung together here; who owns what:
+//! This file connects the parts; each part owns what the others must ask it for:
 //!
 //! | part | what it alone knows |
 //! | --- | --- |
 //! | [`Map`] | which blocks there are, where each stands in its volume and in the cache; groups and what is free in them |
-//! | [`Shares`] | whose the groups are, and may be |
+//! | [`Shares`] | the share of each group, and the limit of each share |
 //! | [`Units`] | what the cache has of each unit: valid, dirty, lost |
-//! | `Eviction` | who goes next, and which blocks plans in flight hold on to |
+//! | `Eviction` | the order of eviction, and which blocks plans in flight hold |
 //! | [`Changes`] | what happened to the map, for a driver that keeps a log |
 //! | [`observed::Sizer`] | how large the blocks are that a miss allocates |
 //! | [`admission::Admission`] | which reads get no place |
 //!
 //! Two things in Algorithms 1 and 2 are read as they must have been meant: the aligned end of a request that ends at a boundary
-//! is that boundary (as printed a further piece follows), and after an allocation the search begins again at the largest size
-//! (as printed it goes on to smaller ones, and may so allocate past the interval's end).
+//! is that boundary (as printed a further piece follows), and after an allocation the search begins again at the largest size (as
+//! printed it goes on to smaller ones, and may so allocate past the interval's end).
 
 pub mod admission;
 mod bits;
@@ -81,7 +81,7 @@ impl Volume {
     /// How many there can be.
     pub const COUNT_MAX: u16 = Table::VOLUMES_MAX;
 
-    /// How large one can be where the smallest block has so many bytes.
+    /// The largest size of a volume in bytes where the smallest block has `piece_bytes`.
     pub fn bytes_max(piece_bytes: u64) -> u64 {
         Table::PIECES_MAX * piece_bytes
     }
@@ -167,12 +167,12 @@ impl<O: Evict> Extents<O> {
         &self.map
     }
 
-    /// Whose the groups are, and may be.
+    /// The share of each group, and the limits of the shares.
     pub fn shares(&self) -> &Shares {
         self.map.shares()
     }
 
-    /// The same, to change what is allowed.
+    /// The shares, to change their limits.
     pub fn shares_mut(&mut self) -> &mut Shares {
         self.map.shares_mut()
     }
@@ -182,7 +182,7 @@ impl<O: Evict> Extents<O> {
         &self.units
     }
 
-    /// The same, for who knows what became of some.
+    /// The units, for a driver that knows the outcome of its reads and writes.
     pub fn units_mut(&mut self) -> &mut Units {
         &mut self.units
     }
@@ -197,12 +197,12 @@ impl<O: Evict> Extents<O> {
         &mut self.sizer
     }
 
-    /// Turns reads away by these rules from now on; nobody unless said.
+    /// Refuses reads a place by these rules from now on. Until this is called no read is refused.
     pub fn set_admission(&mut self, rules: AdmissionRules) {
         self.admission = Admission::new(rules, self.geometry().slots());
     }
 
-    /// Bytes of state held: those that grow with blocks, and those that the cache's size decides.
+    /// Bytes of state held: those that grow with blocks, and those that depend on the cache's size.
     pub fn metadata_bytes(&self) -> (u64, u64) {
         let (index, flat) = self.map.metadata_bytes();
         let asked = self.sizer.metadata_bytes() + self.admission.metadata_bytes();

@@ -1,11 +1,12 @@
-//! Which blocks a miss should bring in, by what that would have cost lately.
+//! Observed sizing: which blocks a miss should bring in, by what each rule would have cost lately.
 //!
 //! Every rule has a miniature of the cache: a sample of the address space, in regions large enough to keep their inner order,
-//! runs through a cache made smaller by as much (Waldspurger 2017, section 3, "miniature simulation"). What each rule makes the
-//! backing store do is priced, volume by volume, and a volume follows the rule that was cheapest over the last while. The
-//! published rule, no more than the request needs, is one of them: it is followed wherever nothing beats it.
+//! runs through a cache that is smaller by the same factor (Waldspurger 2017, section 3, "miniature simulation"). The requests
+//! that each rule causes at the backing store are priced, volume by volume, and a volume follows the rule that was cheapest over
+//! the last window. The published rule, no more than the request needs, is one of them: it is followed wherever no other is
+//! cheaper.
 //!
-//! No request waits for that: what is to be observed is noted, and observed when the driver has time for it.
+//! No request waits for this: requests are noted, and observed when the driver has time.
 
 use std::collections::VecDeque;
 
@@ -64,7 +65,7 @@ impl Sizer {
         }
     }
 
-    /// Observes so many of the requests, at most, that were planned and are not observed yet: for when nobody waits.
+    /// Observes at most `most` requests that were planned and not observed yet. Call it when no request waits.
     pub fn observe(&mut self, most: usize) {
         if let Some(observer) = &mut self.observer {
             observer.catch_up(most);
@@ -161,7 +162,7 @@ impl Observer {
         }
     }
 
-    /// Shows the miniatures so many of the requests that were noted, at most.
+    /// Shows the miniatures at most `most` of the requests that were noted.
     pub fn catch_up(&mut self, most: usize) {
         for _ in 0..most {
             let Some(part) = self.noted.pop_front() else { return };
@@ -212,7 +213,7 @@ impl Seen {
         let least = self.costs.iter().copied().min().unwrap_or(0);
         let close = |cost: u64| cost <= least + least / 256 * MARGIN;
         if !self.rule.is_some_and(|rule| close(self.costs[rule])) {
-            // What a write allocates beside itself costs nothing if it is not read: of equals the one with the largest blocks.
+            // What a write allocates around itself costs nothing if it is not read: of equal rules the one with the largest blocks.
             self.rule = (0..rules.len())
                 .filter(|&rule| close(self.costs[rule]))
                 .max_by_key(|&rule| (rules[rule].write, std::cmp::Reverse(self.costs[rule])));
@@ -228,7 +229,7 @@ fn price(mini: &mut Extents<Lru>, part: &Request, plan: &mut Plan, cost: &Reques
     let mut bytes = 0;
     plan.again = false;
     while mini.plan(part, plan) == Verdict::Clean {
-        // Written back by and by: its bytes count, its latency is nobody's.
+        // Written back later: its bytes count, but no request waits for its latency.
         bytes += plan.clean.iter().map(|part| part.bytes).sum::<u64>();
         mini.units_mut().cleaned(&plan.clean);
         plan.again = true;

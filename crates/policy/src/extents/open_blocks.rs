@@ -1,8 +1,8 @@
-//! Which blocks a driver's log says are being written in place.
+//! Open blocks: the blocks that a driver's log says are being written in place.
 //!
-//! Opening a block costs a wait for the device, and recovery reads what was open. So blocks stay open while they are hot, and there
-//! are so many at most: of those that nobody writes to, the one that was opened or looked at longest ago is closed, but each that was
-//! written to by several at once since gets a second chance.
+//! Opening a block costs a wait for the device, and recovery reads all blocks that were open. So blocks stay open while they are
+//! hot, and their number is bounded. Of the blocks without a write under way, the one that was opened or looked at longest ago is
+//! closed, but a block that several writes at once used since then gets a second chance.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -36,7 +36,7 @@ impl<L: Copy> Default for OpenBlocks<L> {
 }
 
 impl<L: Copy> OpenBlocks<L> {
-    /// None open; so many at a time at most, if no more than that are being written to.
+    /// No block open. At most `blocks_max` are open at a time, unless more than that are being written to.
     pub fn new(blocks_max: usize) -> Self {
         OpenBlocks { blocks: HashMap::new(), order: VecDeque::new(), blocks_max }
     }
@@ -79,7 +79,7 @@ impl<L: Copy> OpenBlocks<L> {
         }
     }
 
-    /// Tells `close` all that nobody writes to: for the end of a server.
+    /// Calls `close` for all blocks without a write under way: for the end of a server.
     pub fn close_all(&mut self, mut close: impl FnMut(u32)) {
         let blocks = &mut self.blocks;
         self.order.retain(|slot| match blocks.get(slot) {

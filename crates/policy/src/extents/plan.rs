@@ -1,4 +1,4 @@
-//! What one request needs: which bytes come from the cache, which from the backing store, and which go where.
+//! Plan of one request: which bytes are read from the cache, which from the backing store, and where they go.
 
 use std::ops::Range;
 
@@ -47,8 +47,8 @@ pub struct Part {
 pub enum Verdict {
     /// It can; say [`super::Extents::finish`] afterwards.
     Ready,
-    /// First [`Plan::clean`] must be written back and be [`super::Units::cleaned`]; then plan again with [`Plan::again`] set. Nothing
-    /// is pinned meanwhile. Who will not wait says [`Plan::settle_for_less`] and plans again at once.
+    /// [`Plan::clean`] must be written back first and be [`super::Units::cleaned`]; then plan again with [`Plan::again`] set.
+    /// Nothing is pinned meanwhile. A caller that will not wait calls [`Plan::settle_for_less`] and plans again at once.
     Clean,
     /// Write-back, and no place could be had: all that could go is in use by plans in flight, others than this one. Plan again with
     /// [`Plan::again`] set when one of them is finished. Where none other is in flight the request is larger than what there is, and the
@@ -95,7 +95,8 @@ pub struct Plan {
     pub(super) spares_dirty: bool,
     /// The blocks that the plan speaks of.
     pub(super) pins: Vec<u32>,
-    /// What was missing when the request was first looked at, in pieces: what it and its neighbourhood are to get, however often it is asked.
+    /// What was missing when the request was first looked at, in pieces: what it and its neighbourhood are to get, however often
+    /// it is asked.
     pub(super) missing: Vec<Range<u64>>,
 }
 

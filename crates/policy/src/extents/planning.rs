@@ -1,4 +1,4 @@
-//! How a request's plan is made: which blocks it has, and which it is to get.
+//! Planning of a request: which blocks it has, and which it is to get.
 
 use std::ops::Range;
 
@@ -132,7 +132,7 @@ impl<O: Evict> Extents<O> {
             plan.missing.clear();
         }
         self.find_wanted(request, pieces, around, plan, first);
-        // What was there beside the request is none of its business.
+        // Units around the request do not concern it.
         self.found.retain(|block| {
             overlaps(block, pieces) || plan.missing.iter().any(|missing| overlaps(block, missing))
         });
@@ -176,8 +176,8 @@ impl<O: Evict> Extents<O> {
         Verdict::Ready
     }
 
-    /// Finds the blocks that a request is to get: those that it misses, and, where it was looked at before, what of its neighbourhood it has not
-    /// got yet.
+    /// Finds the blocks that a request is to get: those that it misses, and, where it was looked at before, the blocks of its
+    /// neighbourhood that it has not got yet.
     fn find_wanted(
         &mut self,
         request: &Request,

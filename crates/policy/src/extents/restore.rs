@@ -1,7 +1,7 @@
-//! Telling all that a cache holds, and making a cache that holds it: what a restart needs.
+//! Restore after a restart: listing all that a cache holds, and making a cache that holds it.
 //!
 //! Blocks, their places and their units come back as they were. The order of eviction becomes the order in which they are
-//! restored; what sizing by observation has seen, and what policies remember of blocks that have gone, is lost.
+//! restored. The observations of block sizes, and what policies remember of evicted blocks, are lost.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Owners of space: which volume takes its space from which share, what each may have, and what it has.
+//! Shares of space: which volume takes its space from which share, the limit of each share, and what it has.
 
 use super::Volume;
 use super::geometry::Geometry;
@@ -23,7 +23,7 @@ pub struct Shares {
     group_bytes: u64,
     /// Groups of the cache.
     groups: u32,
-    /// A share may have so many at least: one for each block size.
+    /// The least number of groups of a share: one for each block size.
     groups_min: u64,
 }
 
@@ -58,7 +58,7 @@ impl Shares {
         self.of.get(usize::from(volume.0)).copied().unwrap_or(Share(0))
     }
 
-    /// Lets a share have so many bytes at most, rounded down to groups, but at least one group for each block size.
+    /// Limits a share to `bytes_max`, rounded down to groups, but at least one group for each block size.
     pub fn set_limit(&mut self, share: Share, bytes_max: u64) {
         let groups = (bytes_max / self.group_bytes).max(self.groups_min);
         self.held[usize::from(share.0)].groups_max = u32::try_from(groups).unwrap_or(u32::MAX);
@@ -91,8 +91,8 @@ impl Shares {
         self.held[usize::from(share.0)].groups -= 1;
     }
 
-    /// Whose group goes when this share needs one: its own where it is at its limit, or else that of the share with the
-    /// most beyond an even part of what there is.
+    /// The share that loses a group when this share needs one: itself where it is at its limit, or else the share with the most
+    /// beyond an even part of the groups.
     pub(super) fn loser(&self, share: Share) -> Share {
         if self.held.len() == 1 || self.groups_left(share) == 0 {
             return share;

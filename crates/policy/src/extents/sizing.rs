@@ -1,4 +1,4 @@
-//! How large the blocks are that a miss allocates.
+//! Sizes of the blocks that a miss allocates.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use tiermem_base::latency_curve::{NETWORK_STORE, Point};
 
 use super::geometry::Geometry;
 
-/// What a miss brings in beside what it needs: for reads and for writes the class of block around it, as far as nothing there is
+/// What a miss brings in around its own bytes: for reads and for writes the class of block around it, as far as nothing there is
 /// cached. A read fetches all of that; a write allocates it, and fetches it if it must fetch at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Around {
@@ -21,7 +21,7 @@ pub struct Around {
 pub enum Sizing {
     /// What the request misses and no more, in the largest blocks that fit it (Yang 2024, Algorithm 2).
     Request,
-    /// The same for what was widened.
+    /// The same rule for what the request misses, widened by [`Around`].
     Around(Around),
     /// Whichever of these serves the volume best at the moment: [`super::observed`].
     Observed(RequestCost),
@@ -48,7 +48,7 @@ impl RequestCost {
 }
 
 impl Default for RequestCost {
-    /// Of a store behind a network, as everybody takes it to be unless told.
+    /// The costs of a store behind a network, the default.
     fn default() -> Self {
         RequestCost::of(&NETWORK_STORE.read)
     }

@@ -1,8 +1,8 @@
-//! The cache's space: groups, which class each serves, and the places in them that are free.
+//! Space of the cache: groups, the class that each serves, and the free places in them.
 //!
-//! Source: Yang 2024, section 2.2.3. A group holds blocks of one size, side by side; the *open* group of a size is where
-//! its next block goes. A place in the midst of a group becomes free when its block is dropped (a discarded range, a
-//! volume that is removed); such a group is open again, so there may be several. A group without blocks belongs to nobody.
+//! Source: Yang 2024, section 2.2.3. A group holds blocks of one size, side by side; the next block of a size goes into the
+//! *open* group of that size. A place inside a group becomes free when its block is dropped (a discarded range, a volume that is
+//! removed); such a group is open again, so there may be several. A group without blocks belongs to no share.
 
 use crate::Id;
 use crate::column::Column;
@@ -12,10 +12,10 @@ use super::bits::RunBits;
 use super::geometry::Geometry;
 use super::shares::{Share, Shares};
 
-/// The mark of a group that is nobody's.
+/// The mark of a group that belongs to no share.
 const NO_CLASS: u8 = u8::MAX;
 
-/// Whose a group is.
+/// The share and class of a group.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     /// Blocks in it.
@@ -24,7 +24,7 @@ struct Group {
     class: u8,
 }
 
-/// Which groups are whose, and what is free in them.
+/// The share of each group, and the free places in it.
 #[derive(Clone, Debug)]
 pub struct Space {
     groups: Vec<Group>,
@@ -33,7 +33,7 @@ pub struct Space {
     links: Column<Links>,
     /// Slots at which a block begins.
     begins: RunBits,
-    /// Groups before `untouched` that are nobody's; the head was given back last.
+    /// Free groups before `untouched`; the head was given back last.
     free: List,
     /// Groups from this one on were never used.
     untouched: u32,
@@ -42,7 +42,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// All groups free, for so many shares without a limit.
+    /// All groups free, for `shares` shares without a limit.
     pub fn new(geometry: &Geometry, shares: u16) -> Self {
         let nobody = Group { blocks: 0, share: Share(0), class: NO_CLASS };
         Space {
@@ -57,12 +57,12 @@ impl Space {
         }
     }
 
-    /// Whose the groups are, and may be.
+    /// The share of each group, and the limits of the shares.
     pub fn shares(&self) -> &Shares {
         &self.shares
     }
 
-    /// The same, to change what is allowed.
+    /// The shares, to change their limits.
     pub fn shares_mut(&mut self) -> &mut Shares {
         &mut self.shares
     }
@@ -73,7 +73,7 @@ impl Space {
         self.groups[group as usize].share
     }
 
-    /// The class of a group's blocks. The group is somebody's.
+    /// The class of a group's blocks. The group must belong to a share.
     #[inline]
     pub fn class(&self, group: u32) -> usize {
         usize::from(self.groups[group as usize].class)
@@ -112,7 +112,7 @@ impl Space {
         self.openable(share) > 0
     }
 
-    /// How many more groups a share may have that are nobody's.
+    /// How many free groups a share may still open.
     pub fn openable(&self, share: Share) -> u32 {
         let free = self.free.len + (self.groups.len() as u32 - self.untouched);
         free.min(self.shares.groups_left(share))
@@ -128,14 +128,14 @@ impl Space {
         group
     }
 
-    /// Gives this group, which is nobody's, to a share, open for blocks of this class.
+    /// Gives this free group to a share, open for blocks of this class.
     pub fn open_at(&mut self, share: Share, class: usize, group: u32) {
         debug_assert!(self.is_free(group));
         self.links.grow_to(Id(group));
         if group < self.untouched {
             self.free.unlink(&mut self.links, Id(group));
         }
-        // Those that are passed over are free as if they had been used before.
+        // Groups that are passed over are free as if they had been used before.
         while self.untouched < group {
             self.free.push_head(&mut self.links, Id(self.untouched));
             self.untouched += 1;
@@ -147,7 +147,7 @@ impl Space {
         list.push_head(links, Id(group));
     }
 
-    /// Whether a group is nobody's.
+    /// Whether a group belongs to no share.
     #[inline]
     pub fn is_free(&self, group: u32) -> bool {
         self.groups[group as usize].class == NO_CLASS
@@ -191,7 +191,7 @@ impl Space {
         }
     }
 
-    /// Makes the place of a block free; true when the group has none left and belongs to nobody now.
+    /// Frees the place of a block. Returns true when the group has no block left and belongs to no share now.
     pub fn free(&mut self, geometry: &Geometry, slot: u32) -> bool {
         let group = geometry.group_of(slot);
         let Group { blocks, share, class } = self.groups[group as usize];

@@ -1,9 +1,9 @@
-//! Which block holds an address: the index of blocks, one look for each frame.
+//! Block table: the index that finds the block at an address, with one look-up for each frame.
 //!
-//! All blocks of a frame have hashes that differ only in their last known bits, and those are where in the frame the block
-//! begins. The index is sorted by hash, so one run of its entries is the frame in the order of addresses, and since blocks do
-//! not overlap only the last that begins at or before an address can hold it. A look-up so costs one probe for a whole
-//! frame, where a table for each block size (Yang 2024, Algorithm 1) is probed once for each piece and size.
+//! All blocks of a frame have hashes that differ only in their last known bits, and those bits are where in the frame the block
+//! begins. The index is sorted by hash, so one run of its entries is the frame in the order of addresses. Since blocks do not
+//! overlap, only the last one that begins at or before an address can hold it. So a look-up costs one probe for a whole frame,
+//! where a table for each block size (Yang 2024, Algorithm 1) is probed once for each piece and size.
 
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ impl Block {
 #[derive(Clone, Debug)]
 pub struct Table {
     index: Index,
-    /// Whose block begins at a slot and where: six bytes, low part and high part.
+    /// Volume and address of the block at each slot: six bytes, low part and high part.
     key_low: Vec<u32>,
     key_high: Vec<u16>,
     /// How many blocks there are of each class.
@@ -94,7 +94,7 @@ impl Table {
         u64::from(self.key_high[slot as usize]) << 32 | u64::from(self.key_low[slot as usize])
     }
 
-    /// Whose block begins at this slot, and at which piece.
+    /// The volume of the block that begins at this slot, and its piece.
     #[inline]
     pub fn address(&self, slot: u32) -> (Volume, u64) {
         let key = self.key_of(slot);

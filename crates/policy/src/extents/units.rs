@@ -1,8 +1,10 @@
-//! What the cache has of each of its units: nothing, what the store has too, what the store lacks, or nothing any more of what it lacks.
+//! State of each unit of the cache: not cached, clean (the store has it too), dirty (the store lacks it), or lost (dirty and not
+//! readable any more).
 //!
-//! A unit is *valid* where the cache holds what the volume has there, and *dirty* where the backing store does not have that yet. A dirty
-//! unit whose bytes the cache's device does not give any more is *lost*: nobody can write it back, and the store has something older, which
-//! must not be read in its stead. It stays valid, dirty and lost until it is written anew, and its block keeps its place until then.
+//! A unit is *valid* where the cache holds the volume's content, and *dirty* where the backing store does not have that yet. A
+//! dirty unit whose bytes the cache's device no longer gives is *lost*: it cannot be written back, and the store has older
+//! content, which must not be read instead. It stays valid, dirty and lost until it is written anew, and its block keeps its
+//! place until then.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -58,7 +60,7 @@ impl Units {
         runs_of(&self.dirty, units)
     }
 
-    /// Dirty bytes, those that are lost among them.
+    /// Dirty bytes, lost ones included.
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty_units * UNIT_BYTES
     }
@@ -118,7 +120,7 @@ impl Units {
         units.map(|unit| u64::from(self.lost.insert(unit))).sum()
     }
 
-    /// A unit is written anew; whether it was lost. It is dirty, until somebody says that it is not ([`Self::cleaned`]).
+    /// A unit is written anew. Returns whether it was lost. It is dirty until [`Self::cleaned`] says otherwise.
     pub fn mend(&mut self, unit: u64) -> bool {
         self.lost.remove(&unit)
     }

@@ -1,4 +1,4 @@
-//! What a cleaner has its driver do, and what the driver answers.
+//! The acts that a cleaner asks of its driver, and the driver's answers.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub enum Act {
     Copy {
         /// Its name.
         token: Token,
-        /// Whose they are.
+        /// The volume of the bytes.
         volume: Volume,
         /// At most [`super::BATCH_BYTES`].
         units: Range<u64>,
@@ -26,9 +26,9 @@ pub enum Act {
     Send {
         /// Its name.
         token: Token,
-        /// Whose they are.
+        /// The volume of the bytes.
         volume: Volume,
-        /// A run of those that were copied.
+        /// A run of the units that were copied.
         units: Range<u64>,
     },
     /// Flush the volume's store. Answer with [`Outcome::Flushed`] or [`Outcome::Failed`].

@@ -1,21 +1,23 @@
-//! In which order a volume's dirty units go to the backing store.
+//! Epochs: the order in which the dirty units of a volume are written to the backing store.
 //!
-//! What holds, should the cache's device be lost at any time: the backing store has all writes before some acknowledged flush, and
-//! any of those between that flush and the next. An *epoch* is the writes between two acknowledged flushes. Only the units of
-//! the oldest epoch are written back, and the store is flushed before those of the next are; so the store is between the flush
-//! before the oldest epoch and the one behind it. The idea is the journaled write-back of Koller et al., "Write Policies for
-//! Host-side Flash Caches", FAST 2013; but a cache keeps the newest content of a unit alone, and not a journal of all. Hence the
-//! one rule for clients' writes: what an older epoch still needs is written back before it is overwritten ([`Epochs::conflict`]).
+//! The guarantee, if the cache's device is lost at any time: the backing store has all writes before some acknowledged flush, and
+//! any of the writes between that flush and the next. An *epoch* is the writes between two acknowledged flushes. Only units of
+//! the oldest epoch are written back, and the store is flushed before units of the next epoch are; so the state of the store lies
+//! between the flush before the oldest epoch and the flush after it.
+//!
+//! The idea is the journaled write-back of Koller et al., "Write Policies for Host-side Flash Caches", FAST 2013; but a cache
+//! keeps only the newest content of a unit, and no journal of all writes. Hence the one rule for clients' writes: content that an
+//! older epoch still needs is written back before it is overwritten ([`Epochs::conflict`]).
 //!
 //! What a driver does:
-//! - Before it carries out a write it asks [`Epochs::conflict`], and keeps [`Epochs::current`]; when the write is done, and before it
-//!   says so to the client, it says [`Epochs::dirtied`]. Two writes to a unit are never under way at once.
-//! - When it acknowledges a flush it says [`Epochs::boundary`].
-//! - It takes what is to be written back with [`Epochs::next`], copies it while no write to it is under way ([`Epochs::copied`]), and
-//!   sends it ([`Epochs::written`], [`Epochs::failed`]). When [`Epochs::must_flush`] it flushes the store.
+//! - Before it carries out a write it asks [`Epochs::conflict`], and keeps [`Epochs::current`]; when the write is done, and
+//!   before it tells the client, it calls [`Epochs::dirtied`]. Two writes to a unit are never under way at once.
+//! - When it acknowledges a flush it calls [`Epochs::boundary`].
+//! - It takes units to write back with [`Epochs::next`], copies them while no write to them is under way ([`Epochs::copied`]),
+//!   and sends them ([`Epochs::written`], [`Epochs::failed`]). When [`Epochs::must_flush`] it flushes the store.
 //!
 //! A write that is under way while a flush is acknowledged may count as before it or after it. If its units were dirty when it
-//! began it counts as before, since what they held then is gone.
+//! began it counts as before, since their content from then is gone.
 
 use std::ops::Range;
 
@@ -57,7 +59,7 @@ pub struct Epochs {
     copied: UnitSet,
     /// Units of the oldest epoch that the store took since the last flush began.
     written: UnitSet,
-    /// Those that it took before the flush that is under way.
+    /// The units that it took before the flush that is under way.
     flushing: UnitSet,
     /// When the first unit that is not in any epoch's dirty set became dirty.
     leaving_since_ns: u64,
@@ -70,8 +72,8 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// Nothing dirty. At most `epochs_max` epochs wait beside the current one ([`Self::is_full`]); the store is flushed after
-    /// every `flush_every_bytes` at the latest.
+    /// Nothing dirty. At most `epochs_max` epochs wait in addition to the current one ([`Self::is_full`]); the store is flushed
+    /// after every `flush_every_bytes` at the latest.
     pub fn new(epochs_max: usize, flush_every_bytes: u64) -> Self {
         Epochs {
             epochs: vec![Epoch::new(0)],
@@ -159,7 +161,8 @@ impl Epochs {
         self.taken.is_empty() && self.copied.is_empty()
     }
 
-    /// Whether so many epochs wait that new writes should: until one has gone, or [`Self::merge`] was called.
+    /// Whether the largest number of epochs waits. New writes should then wait until one is written back, or [`Self::merge`] was
+    /// called.
     pub fn is_full(&self) -> bool {
         self.newest() >= self.epochs_max
     }
@@ -190,10 +193,10 @@ impl Epochs {
         }
     }
 
-    /// Takes dirty units of the oldest epoch that go next, as runs of units appended to `out`: `max_bytes` at most, whole units,
-    /// ascending from where the last call ended, then from the volume's begin. How many bytes they are.
+    /// Takes the next dirty units of the oldest epoch, as runs of units appended to `out`: `max_bytes` at most, whole units,
+    /// ascending from where the last call ended, then from the volume's begin. Returns their bytes.
     ///
-    /// They are leaving from now on. Units whose earlier content is leaving still are left for later.
+    /// They are leaving from now on. Units whose earlier content is still leaving are left for later.
     pub fn next(&mut self, max_bytes: u64, out: &mut Vec<Range<u64>>) -> u64 {
         let (mut left, begun) = (max_bytes / UNIT_BYTES, out.len());
         for range in [self.cursor..u64::MAX, 0..self.cursor] {
@@ -212,8 +215,8 @@ impl Epochs {
         self.leave(&out[begun..])
     }
 
-    /// Takes all dirty units of the oldest epoch in a range, as [`Self::next`] does: those that a write waits for. There may be none, where
-    /// they are a later epoch's or leaving already.
+    /// Takes all dirty units of the oldest epoch in a range, like [`Self::next`]: the units that a write waits for. There may be
+    /// none, where they belong to a later epoch or are leaving already.
     pub fn next_of(&mut self, units: Range<u64>, out: &mut Vec<Range<u64>>) -> u64 {
         let begun = out.len();
         out.extend(self.epochs[0].dirty.runs(units, &[&self.taken, &self.copied]));
@@ -321,8 +324,8 @@ impl Epochs {
         }
     }
 
-    /// Drops the dirty units of a trimmed range, as far as that is allowed, and appends to `kept` the runs that are not: an older
-    /// epoch needs them, or they are on their way and may come back. The trim leaves those in the cache as if nobody had asked.
+    /// Drops the dirty units of a trimmed range, as far as that is allowed, and appends to `kept` the runs that are not dropped:
+    /// an older epoch needs them, or they are on their way and may come back. The cache keeps those as if there had been no trim.
     ///
     /// A trimmed unit may hold anything. But an image from before the trim must have what was written there before that.
     pub fn forget(&mut self, units: Range<u64>, kept: &mut Vec<Range<u64>>) {
@@ -344,8 +347,8 @@ impl Epochs {
         }
     }
 
-    /// When the unit became dirty that has been so for longest, among those that are not leaving; somewhat too early where a part of its
-    /// epoch has gone since.
+    /// When the unit became dirty that is dirty for longest, among those that are not leaving; somewhat too early where a part of
+    /// its epoch was written back since.
     pub fn first_dirty_ns(&self) -> Option<u64> {
         let first = self.epochs.iter().map(|epoch| epoch.since_ns).min();
         first.filter(|since_ns| *since_ns < u64::MAX)
@@ -404,7 +407,7 @@ impl Epochs {
         self.epochs[0].first > number
     }
 
-    /// Notes that the cache has these units no more, whatever they were: nobody can write them back.
+    /// Notes that the cache no longer has these units, whatever they were: they cannot be written back.
     pub fn lost(&mut self, units: Range<u64>) {
         let Epochs { epochs, closed, taken, copied, .. } = self;
         for set in [closed, taken, copied] {

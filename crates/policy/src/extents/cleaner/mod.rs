@@ -1,36 +1,40 @@
-//! The cleaner: what is written back, when, how much at a time, in which order, and when writers wait. A machine without bytes; the
-//! live engine and the simulator drive it.
+//! The cleaner of the block cache: it decides which dirty bytes are written back, when, how many at a time, in which order, and
+//! when writers wait. A machine without bytes, which the live engine and the simulator drive.
 //!
-//! A driver asks [`Cleaner::may_write`] before a write and plans every request by [`Cleaner::plan`]. After every request and completion, and
-//! at the time that [`Act::Wait`] named, it calls [`Cleaner::step`] and carries out the acts; each has an answer ([`Cleaner::done`]). Time
-//! comes with each call and never goes back: a clock that is set back stands still until it is where it was; one that jumps ahead makes
-//! things old at once, which costs writes and nothing else.
+//! A driver asks [`Cleaner::may_write`] before a write and plans every request by [`Cleaner::plan`]. After every request and
+//! completion, and at the time that [`Act::Wait`] named, it calls [`Cleaner::step`] and carries out the acts; each act has an
+//! answer ([`Cleaner::done`]). Time comes with each call and never goes back: a clock that is set back stands still until it is
+//! where it was; one that jumps ahead makes bytes old at once, which costs writes and nothing else.
 //!
-//! What is decided here, and why:
+//! The decisions and their reasons:
 //!
-//! - **What counts as dirty** for the marks is what is dirty and not on its way. What is leaving will be clean soon; counting it would have more
-//!   written back than down to the low mark.
-//! - **One budget for all volumes, the oldest first.** The marks are about the cache's room, which is one. A budget for each volume wrote back
-//!   the excess once for each of them. The volume of which something has been dirty for longest goes first, since it has had the most time to
-//!   be overwritten; it yields to the next while its store has all that it may have at a time, or is left alone. *Age* and *who waits for a
-//!   volume* are about one volume, and are due of that one beside the budget.
-//! - **Batches of 1 MiB** ([`BATCH_BYTES`]): a copy keeps writers off its range while it reads, so it should be no longer than one of a
-//!   client's operations; a trip to the store for less would cost more than its bytes.
-//! - **At most 8 MiB of a volume on the way** ([`LEAVING_BYTES_MAX`]), so that a store far away is kept busy and one that hangs takes a
-//!   bounded number of buffers. It is a limit for each volume, or one store that hangs would stop the others.
-//! - **A store is flushed when that is due**: when all of the oldest epoch is written, when half a reserve of the cold end was written (or what the
-//!   driver's log can note at once), or when somebody waits and nothing more is on the way that the flush could cover. A flush after each
-//!   batch would cost a trip for each megabyte; later than that, the places at the cold end would not be clean when they are needed.
-//! - **Who waits** for room has [`watermarks::WAITING_BYTES`] on their way to become clean at any time, and what his plan names goes first. A read never
-//!   waits: it takes a clean place further up, or goes past the cache.
-//! - **Writers stop** when 90% of the cache are dirty ([`DIRTY_PERCENT_MAX`]), so that reads find places. Only those whose volume has more than an
-//!   even part of that: a store that hangs stops the writes of its own volumes, not those of others. For the same reason a write that would
-//!   wait for a block whose store fails or hangs has that block pass for used, and takes the next one.
-//! - **The cold end is looked at** as a part of what is kept clean there may have been used up, but not sooner than 0.5 ms after the last look;
-//!   and 20 ms after it if anything has happened since. Where nothing has, nothing is found. All shares are looked at, each for a reserve of what it
-//!   may have: a small share is not kept clean as a whole for the sake of a large cache.
-//! - **A store that failed is left alone**, 100 ms at first and twice as long each time, 30 s at most. What failed is dirty again.
-//! - **While the driver's log has no room nothing begins**: what becomes clean must be noted there. What has begun goes on.
+//! - **Dirty bytes**, as the marks count them, are dirty and not on their way to the store. Bytes on their way will be clean
+//!   soon; counting them would write back more than the low mark asks for.
+//! - **One budget for all volumes, the oldest first.** The marks are about the room of the cache, which all volumes share. A
+//!   budget for each volume wrote back the excess once for each of them. The volume with the oldest dirty bytes is first, since
+//!   these had the most time to be overwritten. It yields to the next volume while its store has all that it may have at a time,
+//!   or is left alone. *Age* and *waiters for a volume* concern one volume, and their bytes are due in addition to the budget.
+//! - **Batches of 1 MiB** ([`BATCH_BYTES`]): a copy keeps writers off its range while it reads, so it should be no longer than
+//!   one operation of a client; a trip to the store for less would cost more than its bytes.
+//! - **At most 8 MiB of a volume on the way** ([`LEAVING_BYTES_MAX`]), so that a remote store is kept busy and a store that hangs
+//!   takes a bounded number of buffers. The limit is per volume, or one store that hangs would stop the others.
+//! - **A store is flushed when a flush is due**: when all of the oldest epoch is written, when half a reserve of the cold end was
+//!   written (or as much as the driver's log can note at once), or when a request waits and nothing more is on the way that the
+//!   flush could cover. A flush after each batch would cost a trip for each megabyte; with later flushes the places at the cold
+//!   end would not be clean in time.
+//! - **A request that waits for room** has [`watermarks::WAITING_BYTES`] on their way to become clean at any time, and the parts
+//!   that its plan names are first. A read never waits: it takes a clean place further up, or bypasses the cache.
+//! - **Writers stop** when 90% of the cache are dirty ([`DIRTY_PERCENT_MAX`]), so that reads find places. Only the writers of
+//!   volumes with more than an even part of the dirty bytes stop: a store that hangs stops the writes of its own volumes, not
+//!   those of others. For the same reason a write that would wait for a block whose store fails or hangs treats that block as
+//!   used and takes the next one.
+//! - **The cold end is looked at** when a part of its clean reserve may have been used up, but not sooner than 0.5 ms after the
+//!   last look; and 20 ms after it if anything has happened since. Where nothing has happened, nothing is found. All shares are
+//!   looked at, each for a reserve of its own limit: a small share is not kept clean as a whole for the sake of a large cache.
+//! - **A store that failed is left alone**, 100 ms at first and twice as long each time, 30 s at most. Bytes whose write failed
+//!   are dirty again.
+//! - **While the driver's log has no room nothing begins**: bytes that become clean must be noted there. Writes that have begun
+//!   go on.
 
 mod acts;
 pub mod epochs;
@@ -120,7 +124,8 @@ fn units_of(range: &Range<u64>) -> Range<u64> {
 }
 
 impl Cleaner {
-    /// For a cache of this size, of which nothing is dirty. The driver notes so many units that have become clean at a time.
+    /// A cleaner for a cache of `capacity_bytes`, of which nothing is dirty. The driver notes up to `notes_units_max` units that
+    /// have become clean at a time.
     pub fn new(rules: CleanerRules, capacity_bytes: u64, notes_units_max: u64) -> Self {
         let flush_every_bytes = notes_units_max.saturating_mul(UNIT_BYTES).max(FLUSH_EVERY_BYTES_MIN);
         Cleaner {
@@ -140,7 +145,8 @@ impl Cleaner {
         }
     }
 
-    /// A volume begins, whose store is in this session: a number that grows whenever what the store took and did not flush may be lost.
+    /// Adds a volume. `session` is a number of its store that grows whenever writes that the store took and did not flush may be
+    /// lost.
     pub fn add(&mut self, volume: Volume, session: u64) {
         let at = usize::from(volume.0);
         while self.volumes.len() <= at {
@@ -191,22 +197,24 @@ impl Cleaner {
         self.volume(volume).epochs.lacks_nothing_of(units, out);
     }
 
-    /// Units were dirty when the driver took up the cache. Nobody knows any more what came before which flush: they are one epoch.
+    /// Units were dirty when the driver took up the cache. Their order relative to flushes is no longer known: they are one
+    /// epoch.
     pub fn restore(&mut self, volume: Volume, units: Range<u64>) {
         let epochs = &mut self.volume_mut(volume).epochs;
         debug_assert_eq!(epochs.current(), 0, "before anything else");
         epochs.dirtied(units, 0, 0);
     }
 
-    /// A flush is being acknowledged to a client, or somebody wants what is dirty now in the store: what is written from now on goes there
-    /// later than that. The epoch up to which the store lacks something, if it does.
+    /// Closes the current epoch, because a flush is being acknowledged to a client or a caller wants the present dirty bytes in
+    /// the store: later writes go to the store after these. Returns the last epoch that the store lacks bytes of, if there is
+    /// one.
     pub fn close_epoch(&mut self, volume: Volume) -> Option<u64> {
         let epochs = &mut self.volume_mut(volume).epochs;
         epochs.boundary();
         (!epochs.is_empty()).then(|| epochs.current() - 1)
     }
 
-    /// Somebody waits for a volume's epochs up to this one to be in the store.
+    /// Notes that a caller waits for a volume's epochs up to this one to be in the store.
     pub fn want(&mut self, volume: Volume, epoch: u64) {
         let volume = self.volume_mut(volume);
         volume.wanted = volume.wanted.max(Some(epoch));
@@ -233,13 +241,13 @@ impl Cleaner {
         self.volumes.iter_mut().for_each(|volume| volume.is_waited_for = false);
     }
 
-    /// The cache has lost these units, or never had them: nobody can write them back.
+    /// The cache has lost these units, or never had them: they cannot be written back.
     pub fn lost(&mut self, volume: Volume, units: Range<u64>) {
         self.volume_mut(volume).epochs.lost(units);
     }
 
-    /// Whether a write may change what it is about now, going where `request.write` says; a read always may. Where not, it waits, and what it
-    /// waits for is written back.
+    /// Whether a write may change what it is about now, going where `request.write` says; a read always may. Where not, it waits,
+    /// and what it waits for is written back.
     pub fn may_write<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, request: &Request) -> bool {
         self.tick(now_ns);
         let Some(mode) = request.write else { return true };
@@ -259,8 +267,8 @@ impl Cleaner {
         !is_over
     }
 
-    /// Whether so much of the cache is dirty that a volume's writers wait: it has more than an even part, among those that have something
-    /// dirty, of what may be. One of them always has, so that it does not become more.
+    /// Whether the cache is so dirty that the writers of a volume wait: the volume has more than an even part, among the volumes
+    /// with dirty bytes, of the limit. One of them always has, so the dirty bytes grow no further.
     fn is_over_limit<O: Evict>(&self, extents: &Extents<O>, volume: Volume) -> bool {
         let limit_bytes = percent(extents.geometry().capacity_bytes(), DIRTY_PERCENT_MAX);
         if extents.units().dirty_bytes() <= limit_bytes {
@@ -271,8 +279,9 @@ impl Cleaner {
         self.volume(volume).epochs.lacking_bytes() > part_bytes
     }
 
-    /// Plans a request ([`Extents::plan`]), and notes what the plan makes dirty. [`Verdict::Clean`] is for writes alone: what they wait for is being
-    /// written back, as far as that goes now; plan again, as for [`Verdict::Busy`], when something has become clean. A read takes what it gets.
+    /// Plans a request ([`Extents::plan`]), and notes what the plan makes dirty. [`Verdict::Clean`] is for writes alone: what
+    /// they wait for is being written back, as far as that goes now; plan again, as for [`Verdict::Busy`], when something has
+    /// become clean. A read takes what it gets.
     pub fn plan<O: Evict>(
         &mut self,
         now_ns: u64,
@@ -309,7 +318,7 @@ impl Cleaner {
                 let epochs = &mut self.volume_mut(request.volume).epochs;
                 let epoch = epochs.current();
                 for range in &plan.dirtied {
-                    // From now on, and not from when they are stored: who copies them waits for that.
+                    // Dirty from now on, not from when the bytes are stored: a copy of them waits for that.
                     epochs.dirtied(units_of(range), epoch, now_ns);
                 }
             }
@@ -328,8 +337,8 @@ impl Cleaner {
         }
     }
 
-    /// Decides what is to be done now: appends the acts. A driver may call it as often as it likes: one that follows at once, where nothing has
-    /// happened in between, begins nothing.
+    /// Decides what is to be done now: appends the acts. A driver may call it as often as it likes: one that follows at once,
+    /// where nothing has happened in between, begins nothing.
     pub fn step<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, acts: &mut Vec<Act>) {
         self.tick(now_ns);
         debug_assert!(self.adds_up(extents));
@@ -340,7 +349,7 @@ impl Cleaner {
         if extents.units().dirty_bytes() > 0 {
             self.look_at_cold(extents, acts);
         }
-        // What is left of a volume may be due beside what was: a step that follows at once finds nothing more.
+        // The rest of a volume may be due in addition to what was taken: a step that follows at once then finds nothing more.
         while self.find_due(extents.geometry().capacity_bytes()) && self.take_due(acts) {}
         self.flush_due(extents, acts);
         if let Some(until_ns) = self.next_ns(extents.units().dirty_bytes() > 0) {
@@ -378,8 +387,8 @@ impl Cleaner {
         }
     }
 
-    /// A flush of a volume's store begins, for somebody else's sake: its name, under which it is answered as an [`Act::Flush`]. `None` where
-    /// one is under way.
+    /// A flush of a volume's store begins on behalf of a caller outside the cleaner. Returns the token under which the flush is
+    /// answered as an [`Act::Flush`]; `None` where one is under way.
     pub fn begin_flush(&mut self, volume: Volume) -> Option<Token> {
         let now_ns = self.now_ns;
         if self.volume(volume).flush.is_some() {

@@ -1,4 +1,4 @@
-//! What follows when an act has ended.
+//! Outcomes of acts: what the cleaner does when its driver has ended one.
 
 use std::ops::Range;
 

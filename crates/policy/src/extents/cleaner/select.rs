@@ -1,4 +1,5 @@
-//! Which dirty bytes are copied next: those at the cold end, those whose block somebody wants, and what is due, the oldest volume first.
+//! Selection of the dirty bytes that are copied next: those at the cold end, those whose block a request waits for, and those
+//! that are due, the oldest volume first.
 
 use std::ops::Range;
 

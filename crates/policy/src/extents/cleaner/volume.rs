@@ -1,4 +1,4 @@
-//! What a cleaner knows of one volume: what its store lacks, and how the store does.
+//! One volume as the cleaner sees it: what its store lacks, and whether the store answers.
 
 use super::Token;
 use super::epochs::Epochs;
@@ -9,7 +9,7 @@ const EPOCHS_MAX: usize = 16;
 /// How long a store that failed is left alone at first, and at most; each failure in a row doubles it.
 const RETRY_NS: u64 = 100_000_000;
 const RETRY_NS_MAX: u64 = 30_000_000_000;
-/// A store that has not answered for so long, though it was asked, hangs: nobody counts on it.
+/// A store that has not answered a request for this long hangs: its completions are not counted on.
 const HANG_NS: u64 = 1_000_000_000;
 
 /// A volume.
@@ -20,13 +20,13 @@ pub(super) struct VolumeState {
     pub session: u64,
     /// What is left to be written back of what was due of this volume alone.
     pub due_bytes: u64,
-    /// The flush of its store that is under way, whoever asked for it.
+    /// The flush of its store that is under way, whether the cleaner or a caller asked for it.
     pub flush: Option<Token>,
     /// A write waits for something of this volume to be in the store.
     pub is_waited_for: bool,
     /// Nothing of it is to stay dirty: its writes go elsewhere.
     pub drains: bool,
-    /// Somebody wants all epochs up to this one in the store.
+    /// A caller wants all epochs up to this one in the store.
     pub wanted: Option<u64>,
     /// The store failed: when to try again.
     pub retry_at_ns: u64,
@@ -70,8 +70,8 @@ impl VolumeState {
         self.answered_ns = now_ns;
     }
 
-    /// The store failed, or what should go to it cannot be had: it is left alone for a while. What failed while it was left alone already says
-    /// nothing new.
+    /// The store failed, or what should go to it cannot be had: it is left alone for a while. What failed while it was left alone
+    /// already says nothing new.
     pub fn failed(&mut self, now_ns: u64) {
         if !self.is_left_alone(now_ns) {
             let wait_ns = (RETRY_NS << self.failures.min(20)).min(RETRY_NS_MAX);
@@ -89,7 +89,7 @@ impl VolumeState {
         self.retry_at_ns > now_ns
     }
 
-    /// Whether nobody knows when it will take something again.
+    /// Whether it is unknown when the store will take bytes again.
     pub fn is_stuck(&self, now_ns: u64) -> bool {
         self.is_left_alone(now_ns) || self.asked > 0 && now_ns.saturating_sub(self.answered_ns) >= HANG_NS
     }
@@ -99,7 +99,7 @@ impl VolumeState {
         (self.asked > 0).then(|| self.answered_ns.saturating_add(HANG_NS))
     }
 
-    /// Whether somebody waits for just this volume.
+    /// Whether a request waits for just this volume.
     pub fn is_urgent(&self) -> bool {
         self.is_waited_for || self.drains || self.wanted.is_some_and(|epoch| !self.epochs.is_flushed(epoch))
     }
@@ -109,7 +109,8 @@ impl VolumeState {
         self.epochs.first_dirty_ns().map(|since_ns| rules.old_ns(since_ns))
     }
 
-    /// Finds what is due of this volume, unless something is already: all of it once something is old, as the rest would be the next moment.
+    /// Finds what is due of this volume, unless something is already: all of it once something is old, as the rest would be the
+    /// next moment.
     pub fn find_due(&mut self, now_ns: u64, rules: &CleanerRules) {
         let dirty_bytes = self.epochs.dirty_bytes();
         if self.due_bytes == 0 && self.old_ns(rules).is_some_and(|old_ns| old_ns <= now_ns) {
@@ -118,7 +119,7 @@ impl VolumeState {
         self.due_bytes = self.due_bytes.min(dirty_bytes);
     }
 
-    /// What is due of this volume now; all of the oldest epoch, which is all that may leave, as long as somebody waits.
+    /// Bytes of this volume that are due now; while a request waits, all of the oldest epoch, which is all that may leave.
     pub fn due_bytes(&self) -> u64 {
         if self.is_urgent() { self.epochs.dirty_bytes() } else { self.due_bytes }
     }

@@ -1,15 +1,17 @@
-//! When dirty bytes are written back, and how many: the marks, and the watch over the cold end.
+//! Watermarks of dirty bytes: when they are written back and how many, and the watch over the cold end.
 //!
-//! Writing back late saves the writes that are overwritten meanwhile; writing back early keeps clean room at hand and loses less
-//! with the cache's device. So nothing is done until something is old or much is dirty, and then enough that it pays.
+//! Late write-back saves the writes of bytes that are overwritten meanwhile; early write-back keeps clean room at hand and loses
+//! less with the cache's device. So the cleaner does nothing until bytes are old or many are dirty, and then writes enough for
+//! the trip to pay.
 
 use crate::extents::geometry::UNIT_BYTES;
 
-/// The least that is on its way to become clean while somebody waits: room for several requests at the price of one trip to the store.
+/// The least that is on its way to become clean while a request waits: room for several requests at the price of one trip to the
+/// store.
 pub(super) const WAITING_BYTES: u64 = 4 << 20;
 
-/// The blocks that go next are kept clean: this part of the cache, so many bytes at most, and so many at least where the cache is small,
-/// for places are taken while others are written back.
+/// The next victims are kept clean: this part of the cache, with a largest number of bytes, and a least one where the cache is
+/// small, because places are taken while others are written back.
 const RESERVE_SHARE: u64 = 16;
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
 const RESERVE_BYTES_MIN: u64 = 1 << 20;
@@ -83,7 +85,7 @@ impl ColdWatch {
 /// The limits within which dirty bytes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanerRules {
-    /// What has been dirty for so long is written back.
+    /// Bytes that have been dirty for this long are written back, in nanoseconds.
     pub age_ns: u64,
     /// Where cleaning ends that was begun because much was dirty, in percent of the cache.
     pub low_percent: u8,
@@ -104,14 +106,14 @@ pub(super) fn percent(bytes: u64, percent: u64) -> u64 {
 }
 
 impl CleanerRules {
-    /// How much of all that is dirty is to be written back at once, wherever it is: `bytes` are dirty and not on their way yet, of a cache of
-    /// `capacity_bytes`. Once begun it is to be carried to its end.
+    /// How much of all that is dirty is to be written back at once, wherever it is: `bytes` are dirty and not on their way yet,
+    /// of a cache of `capacity_bytes`. Once begun it is to be carried to its end.
     pub(super) fn excess_bytes(&self, bytes: u64, capacity_bytes: u64) -> u64 {
         let high = percent(capacity_bytes, self.high_percent.into());
         if bytes <= high {
             return 0;
         }
-        // Marks need not lie between units, but nobody can write back less than one.
+        // Marks need not lie between units, but less than one unit cannot be written back.
         let excess = bytes - percent(capacity_bytes, self.low_percent.into()).min(high);
         excess.checked_next_multiple_of(UNIT_BYTES).unwrap_or(u64::MAX)
     }
