@@ -1,17 +1,16 @@
-//! The hash index: from a key's hash to the item's number or to its place in the log, 8 bytes an entry.
+//! Hash index: from a key's hash to the number of its item or to its place in the log, 8 bytes an entry.
 //!
-//! An extendible hash table whose segments keep their entries *sorted by hash* (linear probing in hash order).
-//! A segment covers one prefix of the hash space; it grows by an eighth at a time and splits in two when full, so
-//! no single insert moves more than one segment (about 4 KiB) however large the table is, and the load stays
-//! between 0.75 and 0.87: about 10 bytes a key.
+//! An extendible hash table whose segments keep their entries *sorted by hash* (linear probing in hash order). A segment covers
+//! one prefix of the hash space. It grows by an eighth at a time and splits in two when full, so no single insert moves more than
+//! one segment (about 4 KiB) however large the table is, and the load stays between 0.75 and 0.87: about 10 bytes a key.
 //!
-//! The first eight bits of a hash choose one of 256 parts, and an entry holds the 32 bits behind them (its *tag*), so 40
-//! bits tell keys apart before their bytes are touched. That matters where those bytes lie in slow memory, and more
-//! where they lie on flash: of all log entries there is at most one for each 40 bits, so a look-up reads flash once.
-//! Two keys with equal 40 bits drive each other out of the log, at worst one pair in 2^40 / n for n keys there.
+//! The first eight bits of a hash choose one of 256 parts, and an entry holds the next 32 bits (its *tag*), so 40 bits tell keys
+//! apart before their bytes are touched. That matters where those bytes lie in slow memory, and more where they lie on flash: of
+//! all log entries there is at most one for each 40 bits, so a look-up reads flash once. Two keys with equal 40 bits drive each
+//! other out of the log, at worst one pair in 2^40 / n for n keys there.
 //!
-//! Because the whole table is in hash order, a position in the hash space is a cursor that survives any growth:
-//! [`Index::scan`] visits every entry that stays present during the scan exactly once per pass over its hash.
+//! Because the whole table is in hash order, a position in the hash space is a cursor that survives any growth: [`Index::scan`]
+//! visits every entry that stays present during the scan exactly once per pass over its hash.
 
 use crate::Id;
 use crate::deferred_free::DeferredFree;
@@ -21,7 +20,7 @@ use crate::log::LogPlace;
 const EMPTY_SEGMENTS_MAX: usize = 1024;
 /// Bits of the hash that choose a part; all entries of a segment share them.
 const PART_BITS: u8 = 8;
-/// Bits of the hash that the index knows: those of the part and the tag.
+/// Bits of the hash that the index knows: the bits of the part and of the tag.
 const HASH_BITS: u32 = PART_BITS as u32 + 32;
 
 /// Positions of a segment before it splits.
@@ -64,7 +63,7 @@ fn found(entry: u64) -> Found {
     if low & LOG != 0 { Found::Log(LogPlace(low & !LOG)) } else { Found::Item(Id(low - 1)) }
 }
 
-/// The bits behind those that choose the part.
+/// The tag: the bits after those that choose the part.
 #[inline]
 fn tag(hash: u64) -> u32 {
     (hash >> (64 - HASH_BITS)) as u32

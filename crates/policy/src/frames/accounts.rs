@@ -1,4 +1,5 @@
-//! Space and owners together: a frame is taken, given back, begins to leave and has left in both at once.
+//! Accounts of frames: space of the tiers and accounts of the owners, which change together when a frame is taken, given back,
+//! begins to leave and has left.
 
 use super::config::Config;
 use super::owners::Owners;

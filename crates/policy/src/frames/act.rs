@@ -1,4 +1,4 @@
-//! What the machine asks of whoever drives it, and what it answers.
+//! Acts that the machine asks of its driver, and its answers to calls.
 
 use super::cell::Frame;
 use crate::moves::Ticket;
@@ -26,7 +26,7 @@ pub enum Act {
         from: u8,
         /// Where it shall lie.
         to: u8,
-        /// Whether somebody waits for it.
+        /// Whether a fault waits for it.
         why: Why,
     },
     /// Bring the frame to the next slower tier.
@@ -65,14 +65,14 @@ pub enum Act {
         /// Where its copy shall lie.
         to: u8,
     },
-    /// End this move early if that can be done, and settle it: somebody waits for the frame, or it is gone.
+    /// End this move early if that can be done, and settle it: a fault waits for the frame, or the frame was discarded.
     Recall {
         /// The move.
         ticket: Ticket,
     },
-    /// What the frame holds in this tier is nobody's any more. Its room is free at once.
+    /// The frame's bytes in this tier are no longer needed. Their room is free at once.
     Free {
-        /// Whose it was.
+        /// The frame that the bytes belonged to.
         frame: Frame,
         /// Where.
         tier: u8,
@@ -100,7 +100,7 @@ pub enum Fault {
 pub enum Wish {
     /// It is on its way.
     Sent(Ticket),
-    /// There is no room before this move has ended; whoever still wishes for it then may ask again.
+    /// There is no room before this move has ended; a caller that still wishes for the frame then may ask again.
     Room(Ticket),
     /// It is here, on its way, holds nothing, or there is no room for it.
     No,
@@ -111,7 +111,7 @@ pub enum Wish {
 pub enum Touch {
     /// The frame is in place.
     Used,
-    /// The same, and it was fetched ahead and is used for the first time.
+    /// It lies in place, was fetched ahead, and is used for the first time.
     FirstUse,
     /// A move of it is under way. Whoever cannot get at it meanwhile says [`super::Frames::fault`].
     Moving,
@@ -149,7 +149,7 @@ pub enum End {
 /// A move that was settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// Whose.
+    /// The frame that moved.
     pub frame: Frame,
     /// From where; `None`: nowhere.
     pub from: Option<u8>,
@@ -157,7 +157,7 @@ pub struct Settled {
     pub to: Option<u8>,
     /// How it ended.
     pub end: End,
-    /// For whom it was, as prefetchers have it.
+    /// Why it moved, as prefetchers have it.
     pub why: Why,
     /// Whether a fault asked for the frame meanwhile.
     pub awaited: bool,
@@ -184,7 +184,7 @@ pub struct Counters {
     pub write_backs: u64,
     /// Copies given up for room, or because their frame was written.
     pub copies_gone: u64,
-    /// Frames that orders were asked for, those that were spared among them.
+    /// Frames that orders were asked for, spared ones included.
     pub looks: u64,
     /// Frames fetched ahead that left unused.
     pub unused_prefetches: u64,

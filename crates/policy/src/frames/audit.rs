@@ -1,4 +1,5 @@
-//! The whole state counted again from the frames and the moves, for tests: it takes as long as there are frames.
+//! Audit of the machine: its state counted again from the frames and the moves, for tests. The time is proportional to the number
+//! of frames.
 
 use super::cell::{DIRTY, Frame, MOVING, WRITING, ZERO};
 use super::config::TIERS_MAX;

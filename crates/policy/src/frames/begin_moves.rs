@@ -1,4 +1,4 @@
-//! Who begins moves: the state, and what a call brings along.
+//! The mover, which begins moves: the state together with what one call brings along (time, random numbers, acts).
 
 use super::act::Act;
 use super::state::State;
@@ -13,6 +13,6 @@ pub(super) struct Mover<'a, E> {
     pub now: u64,
     pub rng: &'a mut Rng,
     pub acts: &'a mut Vec<Act>,
-    /// For whom room is made, as prefetchers have it.
+    /// Why room is made, as prefetchers have it.
     pub why: Why,
 }

@@ -1,11 +1,11 @@
-//! What is kept of each frame: four bytes.
+//! The cell of a frame: all that is kept of it, in four bytes.
 
 use super::config::TIERS_MAX;
 use crate::Id;
 use crate::column::Column;
 use crate::evict::list::Links;
 
-/// A frame's number: dense, from 0. Who drives the machine gives it to a page of a program, of the pool, of a file.
+/// A frame's number: dense, from 0. The driver gives it to a page of a program, of the pool, of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Frame(pub u32);
 
@@ -36,7 +36,7 @@ pub(super) const ZERO: u16 = 1 << 6;
 pub(super) const MOVING: u16 = 1 << 7;
 /// It is being written back; it stays where it is meanwhile.
 pub(super) const WRITING: u16 = 1 << 8;
-/// It was fetched ahead, and nobody has used it.
+/// It was fetched ahead and not used yet.
 pub(super) const PREFETCHED: u16 = 1 << 9;
 /// A fault asked for it, and the order knows that.
 pub(super) const ASKED: u16 = 1 << 10;
@@ -58,7 +58,7 @@ pub const FRAME_BYTES_MAX: usize = 16;
 const _: () = assert!(size_of::<Cell>() + size_of::<Links>() < FRAME_BYTES_MAX, "a frame's state is small");
 
 impl Cell {
-    /// A frame that lies nowhere and that nobody knows but its owner.
+    /// A frame that lies nowhere, with nothing known but its owner.
     pub fn of(owner: u16) -> Self {
         Cell { owner, bits: 0 }
     }

@@ -1,4 +1,4 @@
-//! What the machine is told when it is made.
+//! Configuration of the frames machine, set when it is made.
 
 /// Tiers that a frame can lie in, at least and at most.
 pub const TIERS_MIN: usize = 2;
@@ -16,8 +16,8 @@ pub struct TierConfig {
     pub frames: u32,
     /// Whether a program uses what lies here without a fault: DRAM, another NUMA node. Compressed memory and flash are not.
     pub in_place: bool,
-    /// Whether a frame that is fetched from here leaves a clean copy, so that its demotion needs no write. A copy takes room
-    /// that nobody else needs, and is given up first.
+    /// Whether a frame that is fetched from here leaves a clean copy, so that its demotion needs no write. A copy takes otherwise
+    /// unused room, and is given up first.
     pub keeps_copies: bool,
     /// Free frames below which [`super::Frames::step`] begins to demote; 0: it never begins.
     pub low: u32,
@@ -58,8 +58,8 @@ pub struct Config {
     pub apart: bool,
     /// How references are told.
     pub references: References,
-    /// Whether the machine hears of each write. Else nothing is known to be clean: what has a copy is compared with it on
-    /// its way out, by whoever moves it.
+    /// Whether the machine hears of each write. Otherwise no frame is known to be clean: a frame with a copy is compared with it
+    /// on its way out, by the driver that moves it.
     pub writes_told: bool,
     /// Moves under way at once. A quarter is kept for demands.
     pub moves_max: u32,

@@ -1,4 +1,4 @@
-//! Clean copies of frames that lie higher up: in each tier a queue, the oldest given up first.
+//! Clean copies of frames that lie in a higher tier: one queue per tier, the oldest copy given up first.
 
 use super::cell::Frame;
 use super::config::TIERS_MAX;

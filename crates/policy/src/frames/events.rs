@@ -1,4 +1,4 @@
-//! What happens to frames from outside: they are written, pinned, discarded, written back, given to somebody.
+//! Events from outside: frames are written, pinned, discarded, written back, or given to an owner; quotas and capacities change.
 
 use super::act::{Act, Pin, Touch};
 use super::cell::{Cell, Frame, MOVING, PINS_MAX, WRITING, ZERO};
@@ -62,9 +62,9 @@ impl<E: Evict> Frames<E> {
         self.state.pinned
     }
 
-    /// What the frame holds is gone: its range was unmapped or punched. It lies nowhere from now on, and may be used anew at
-    /// once; a move of it under way is void, and keeps both its places until it is settled. A pinned frame is refused, for
-    /// somebody still uses its bytes: unpin it first.
+    /// The frame's content is discarded: its range was unmapped or punched. It lies nowhere from now on, and may be used anew at
+    /// once; a move of it under way is void, and keeps both its places until it is settled. A pinned frame is refused, because
+    /// its bytes are still in use: unpin it first.
     pub fn discard(&mut self, frame: Frame, acts: &mut Vec<Act>) -> bool {
         let cell = self.state.cells.get(frame);
         if cell.pins() > 0 {
@@ -151,8 +151,8 @@ impl<E: Evict> Frames<E> {
         may_be
     }
 
-    /// An owner holds no more than so many frames of a tier; `None`: as many as there are. Who holds more already gives by and
-    /// by, at each [`Self::step`] and whenever somebody needs a frame.
+    /// Limits an owner to `frames` of a tier; `None`: to all of them. An owner above its new quota gives frames at each
+    /// [`Self::step`] and whenever a frame is needed.
     pub fn set_quota(&mut self, owner: u16, tier: u8, frames: Option<u32>) -> Result<(), ConfigError> {
         if !self.state.config.apart {
             return Err(ConfigError::Together);
@@ -165,8 +165,8 @@ impl<E: Evict> Frames<E> {
         Ok(())
     }
 
-    /// A tier holds so many frames from now on. Copies that have no room are given up at once; frames leave at each
-    /// [`Self::step`]. Whether there is such a tier.
+    /// Sets the frames of a tier. Copies that have no room are given up at once; frames leave at each [`Self::step`]. Returns
+    /// whether there is such a tier.
     pub fn set_capacity(&mut self, tier: u8, frames: u32, acts: &mut Vec<Act>) -> bool {
         if tier >= self.state.accounts.space.tiers() {
             return false;
@@ -180,7 +180,7 @@ impl<E: Evict> Frames<E> {
         true
     }
 
-    /// A step keeps between so many frames of a tier free from now on; whether the tier has something below it.
+    /// Sets the free frames, from `low` to `high`, that a step keeps in a tier. Returns whether the tier has one below it.
     pub fn set_watermarks(&mut self, tier: u8, low: u32, high: u32) -> bool {
         let is_above_another = tier + 1 < self.state.accounts.space.tiers();
         if is_above_another {

@@ -1,4 +1,4 @@
-//! Making room: what costs nothing first, then somebody's coldest frame.
+//! Eviction of frames: room is made from what costs nothing first, then from an owner's coldest frame.
 
 use super::act::Act;
 use super::begin_moves::Mover;
@@ -39,7 +39,7 @@ impl<E: Evict> Mover<'_, E> {
         if room == Room::None && leaving > 0 { Room::Busy } else { room }
     }
 
-    /// Sends a frame of this tier down: of `only`, or of who gives (see [`super::owners`]).
+    /// Sends a frame of this tier down: of the owner `only`, or of the owner that gives (see [`super::owners`]).
     pub(super) fn evict_from(&mut self, tier: u8, only: Option<u16>) -> Room {
         if only.is_some() || !self.state.config.apart {
             return self.send_coldest(only.unwrap_or(0), tier);

@@ -1,4 +1,4 @@
-//! Bringing frames in: a fault waits for its frame, a wish does not. And the end of moves.
+//! Faults and wishes, which bring frames in: a fault waits for its frame, a wish does not.
 
 use super::act::{Act, Fault, Settled, Wish};
 use super::begin_moves::Mover;

@@ -1,4 +1,4 @@
-//! The end of moves: what was taken at both ends is given back at one of them, or at both.
+//! End of a move: the space taken at both ends is given back at one of them, or at both.
 
 use super::act::{Act, End, Settled};
 use super::cell::{ASKED, Cell, DIRTY, Frame, MOVING, PREFETCHED, SEEN, WRITING, ZERO};
@@ -94,7 +94,7 @@ impl<E: Evict> State<E> {
         End::Arrived { copy_stays }
     }
 
-    /// A frame that came up enters the order, where the prefetcher wants it if nobody has asked for it.
+    /// A frame that came up enters the order; one that was fetched ahead and not used yet enters where the prefetcher wants it.
     fn enter_above(&mut self, frame: Frame, what: What, to: u8, now: u64) {
         let is_known = what.from.is_some_and(|from| self.order.holds(from));
         let item = Self::item(frame, self.cells.get(frame).is(DIRTY), now);

@@ -1,7 +1,7 @@
-//! The eviction order of each tier but the last, from which nothing is evicted.
+//! Eviction order of each tier but the last, from which nothing is evicted.
 //!
-//! In its tier's order is a frame that may leave: one that lies there, is not moving, and is not pinned. So an order never names
-//! somebody who may not go, and never has to be asked again for that reason.
+//! A tier's order contains exactly the frames that may leave: those that lie there, are not moving, and are not pinned. So an
+//! order never names a frame that may not leave, and never has to be asked again for that reason.
 
 use super::cell::Frame;
 use super::config::Config;
@@ -53,7 +53,8 @@ impl<E: Evict> Order<E> {
         self.policy.insert(frame.id(), self.domain(owner, tier), origin);
     }
 
-    /// Enters a new frame where one of so many of the domain's frames, or at most [`GO_BEFORE_MAX`], go before it.
+    /// Enters a new frame near the cold end: one of `one_of` of the domain's frames, at most [`GO_BEFORE_MAX`], are evicted
+    /// before it.
     pub fn enter_low(&mut self, frame: Frame, owner: u16, tier: u8, item: Item, one_of: u32) {
         let domain = self.domain(owner, tier);
         let go_before = (self.policy.len(domain).checked_div(one_of)).unwrap_or(0).min(GO_BEFORE_MAX);

@@ -1,14 +1,14 @@
-//! Whose frames: an account and a quota for each owner and tier, and the rule who gives.
+//! Owners of frames: an account and a quota for each owner and tier, and the rule by which an owner gives a frame.
 //!
-//! **Who gives a frame of a tier.** An owner that has reached its quota there gives one of its own before it takes another.
-//! Otherwise, of the owners that have a frame there which may leave:
+//! **The owner that gives a frame of a tier.** An owner that has reached its quota there gives one of its own before it takes
+//! another. Otherwise, among the owners with a frame there that may leave:
 //! 1. one that exceeds its quota, the one that exceeds it by most frames;
-//! 2. else one without a quota, for nothing was promised to it: the one that has most;
-//! 3. else the one that has most: quotas that add up to more than the tier cannot all be kept.
+//! 2. else one without a quota, which was promised nothing: the one with most frames;
+//! 3. else the one with most frames: quotas that add up to more than the tier cannot all be kept.
 //!
 //! Ties go to the lower number. Frames on their way out count as gone here, so that a step which brings an owner down to its
-//! quota stops there; they count in the account, and against the quota, until their moves have ended. Clean copies are nobody's:
-//! they fill room that nobody needs, and are given up before anybody gives.
+//! quota stops there; they count in the account, and against the quota, until their moves have ended. Clean copies belong to no
+//! owner: they fill unused room, and are given up before any owner gives.
 
 use super::config::{Config, NO_QUOTA};
 use crate::Id;
@@ -171,7 +171,7 @@ impl Owners {
         Some(owner)
     }
 
-    /// Nobody is asked any longer.
+    /// Ends a search: the owners that were asked can be asked again.
     pub(super) fn end(&mut self, tier: u8, asked: Asked) {
         for &owner in &asked.owners[..asked.len] {
             let account = &mut self.accounts[usize::from(tier) * self.owners + usize::from(owner)];

@@ -1,4 +1,4 @@
-//! The machine's calls that change nothing, and those that tell it of uses.
+//! Queries, which change nothing, and the calls that tell the machine of uses.
 
 use super::act::{Counters, Touch};
 use super::cell::{DIRTY, FRAME_BYTES_MAX, Frame, MOVING, PREFETCHED, WRITING, ZERO};
@@ -8,7 +8,7 @@ use super::space::Space;
 use super::state::State;
 use crate::evict::{self, Evict};
 
-/// The frames of a pager, a pool or a host's cache: where they lie, and who goes.
+/// The frames of a pager, a pool or a host's cache: where they lie, and which are evicted.
 #[derive(Clone, Debug)]
 pub struct Frames<E> {
     pub(super) state: State<E>,
@@ -21,7 +21,7 @@ pub struct View {
     pub tier: Option<u8>,
     /// Where its clean copy lies.
     pub copy: Option<u8>,
-    /// Whose it is.
+    /// The owner of the frame.
     pub owner: u16,
     /// How often it is pinned.
     pub pins: u16,
@@ -43,8 +43,8 @@ impl<E: Evict> Frames<E> {
         Ok(Frames { state: State::new(config, policy)? })
     }
 
-    /// There are so many frames from now on, at most [`crate::Id::COUNT_MAX`]. What is new lies nowhere and is owner 0's. This
-    /// alone allocates.
+    /// Grows to `frames` frames, at most [`crate::Id::COUNT_MAX`]. New frames lie nowhere and belong to owner 0. No other call
+    /// allocates.
     pub fn grow_to(&mut self, frames: u32) {
         let frames = frames.min(crate::Id::COUNT_MAX);
         self.state.cells.grow_to(frames);
@@ -98,7 +98,7 @@ impl<E: Evict> Frames<E> {
         self.state.counters
     }
 
-    /// Moves under way, those of frames that are gone among them.
+    /// Moves under way, those of discarded frames included.
     pub fn under_way(&self) -> usize {
         self.state.moves.len()
     }
@@ -113,7 +113,8 @@ impl<E: Evict> Frames<E> {
         self.state.order.policy()
     }
 
-    /// Bytes held beside the eviction policy's own: at most [`FRAME_BYTES_MAX`] a frame, and what does not grow with frames.
+    /// Bytes held, without those of the eviction policy: at most [`FRAME_BYTES_MAX`] a frame, and a part that does not grow with
+    /// frames.
     pub fn metadata_bytes(&self) -> u64 {
         let per_frame = self.state.cells.bytes() + self.state.bits.bytes() + self.state.copies.bytes();
         debug_assert!(

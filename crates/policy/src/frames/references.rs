@@ -1,4 +1,4 @@
-//! References by sampled bits: one for each frame, set for a frame or for a run of frames at once.
+//! Reference bits, found by sampling: one for each frame, set for a frame or for a run of frames at once.
 
 use super::cell::Frame;
 

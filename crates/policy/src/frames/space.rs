@@ -1,4 +1,4 @@
-//! Room in the tiers: what is taken, what copies fill, what is on its way out, and when free frames are too few.
+//! Space of the tiers: frames taken, filled by copies and on their way out, and when free frames are too few.
 
 use super::config::{Config, TIERS_MAX, TierConfig};
 

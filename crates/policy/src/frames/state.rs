@@ -1,4 +1,4 @@
-//! The parts that hold the machine's state, and what every call needs of them.
+//! State of the frames machine: its parts, and the helpers that every call needs.
 
 use super::accounts::Accounts;
 use super::act::{Act, Counters, Touch};

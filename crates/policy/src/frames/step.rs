@@ -1,4 +1,4 @@
-//! Work in the background: room between the watermarks, owners above their quotas, promotions.
+//! Background work in a step: free frames between the watermarks, owners above their quotas, promotions.
 
 use super::act::Act;
 use super::begin_moves::Mover;
@@ -10,7 +10,7 @@ use crate::prefetch::{Insertion, Why};
 use tiermem_base::Rng;
 
 impl<E: Evict> Frames<E> {
-    /// Begins at most `budget` moves, and says how many. It looks at no more frames than it moves, but for those that it
+    /// Begins at most `budget` moves, and returns how many. It looks at no more frames than it moves, except for those that it
     /// spares because they were used.
     pub fn step(&mut self, now: u64, budget: u32, rng: &mut Rng, acts: &mut Vec<Act>) -> u32 {
         let tiers = self.state.accounts.space.tiers();
@@ -46,7 +46,7 @@ impl<E: Evict> Mover<'_, E> {
             if exceeding.is_some() {
                 self.evict_from(tier, exceeding);
             }
-            // One that exceeds its quota and cannot give keeps nobody from giving.
+            // An owner that exceeds its quota and cannot give does not keep others from giving.
             if self.opened() == opened && self.state.accounts.space.wants_room(tier) {
                 self.evict_from(tier, None);
             }

@@ -11,7 +11,8 @@ use tiermem_base::Rng;
 
 /// Expired items taken before a live one has to go.
 const EXPIRE_BEFORE_EVICT: u32 = 32;
-/// How often room is made in one tier before another is asked: pages in a row first, then for those that it may not use.
+/// How often room is made in one tier before the next is tried: first for pages in a row, then to make up for free pages that may
+/// not be used.
 const ROOM_TRIES: u32 = 4;
 
 /// The answer to an admission.
@@ -64,8 +65,8 @@ impl Ladder {
             if answer == Admit::Full
                 && self.transit.residents.tenants().is_some_and(|tenants| tenants.may_trespass(item.tenant))
             {
-                // Its part is too small to have a page of every class, and the pages of those who are to give lie under what others
-                // must not lose. Those have some of its bytes next time.
+                // The tenant's part is too small for a page of every class, and the pages of the tenants that are to give hold items
+                // that others must not lose. Those others get some of its bytes next time.
                 answer = self.find_place(item, &mut context.forced());
             }
         }
@@ -144,8 +145,8 @@ impl Ladder {
         answer
     }
 
-    /// Pages in a row for a large item where they are free: emptying so many at once, perhaps of a hundred thousand small
-    /// items, would hold everybody up.
+    /// Pages in a row for a large item where they are free. Emptying them at once, perhaps of a hundred thousand small items,
+    /// would make every other request wait.
     fn take_free_run(&mut self, fit: Fit, first: usize, id: Id) -> Option<Loc> {
         let Fit::Run(pages) = fit else { return None };
         (pages >= LARGE_PAGES).then_some(())?;
@@ -180,11 +181,11 @@ impl Ladder {
         if transit.residents.levels[tier].is_leaving(class)
             && let Some(ticket) = transit.last_ticket()
         {
-            // Space is about to be free: nobody else has to go for it.
+            // Space is about to be free: no other item has to leave for it.
             return Room::After(ticket);
         }
         if transit.residents.config.watermarks.is_none() {
-            // Nobody else asks for a page.
+            // No background work asks for a page here.
             exchange.page_comes(tier, class, &mut transit.residents, context);
         }
         let victim = transit.residents.victim(tier, class, context);
@@ -209,15 +210,15 @@ impl Ladder {
                 return Room::Free;
             }
         }
-        // Nobody of the class can go: another class may have a page to give.
+        // No item of the class may leave: another class may have a page to give.
         let pages = if let Fit::Run(pages) = fit { pages } else { 1 };
         if pages >= LARGE_PAGES {
-            // In pieces, by and by.
+            // In pieces, by `prepare`.
             return Room::None;
         }
         let is_reclaimed = Reclaim::for_item(tier, pages, transit, context);
         if let Some(ticket) = transit.last_ticket() {
-            // Also where there is nothing to reclaim: who is between two places can go once it has arrived.
+            // Also where there is nothing to reclaim: an item between two places can leave once it has arrived.
             return Room::After(ticket);
         }
         if is_reclaimed {
@@ -298,8 +299,8 @@ impl Ladder {
         self.transit.last_ticket().filter(|_| under_way).map(Admit::After)
     }
 
-    /// Does a piece of the work of making room for an item of so many bytes; `true`: there is nothing more to do before it is
-    /// admitted, though it may be refused. Otherwise execute the acts, end the moves under way and ask again, soon.
+    /// Does a piece of the work of making room for an item of `bytes`. `true`: nothing more is to be done before it is admitted,
+    /// though it may be refused. Otherwise execute the acts, end the moves under way and ask again, soon.
     pub fn prepare(&mut self, bytes: u64, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
         let context = &mut Context::new(now, rng, acts);
         let Fit::Run(pages) = self.transit.residents.classes.fit(bytes) else { return true };

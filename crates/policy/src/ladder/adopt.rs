@@ -1,4 +1,4 @@
-//! Taking up items that lie in memory already: what a tier kept beyond the end of a process.
+//! Adoption of items that lie in memory already: those of a tier whose memory outlived the process.
 
 use super::{Fit, Ladder, Loc, NewItem, PAGE_BYTES, UNIT_BYTES};
 use crate::{Id, Now};

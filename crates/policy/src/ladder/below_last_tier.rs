@@ -1,16 +1,16 @@
-//! What lies below the last tier, as far as the ladder must know: it decides who may be dropped, when new items wait, and
-//! when eviction in the background rests.
+//! The outlet: what lies below the last tier (nothing, or a log), as far as the ladder must know it. It decides which items may
+//! be dropped, when new items wait, and when eviction in the background rests.
 //!
-//! Dropping an item means losing it where nothing is below, and sending it there where something is. So with an outlet
-//! that is open anything may be dropped whatever [`Eviction`] says; what keeps a ladder that must lose nothing from
-//! promising too much is that it takes no item in for which the outlet has no room.
+//! Dropping an item loses it where nothing is below, and sends it down where something is. So with an open outlet any item may be
+//! dropped, whatever [`Eviction`] says. A ladder that must lose nothing is kept from promising too much because it takes no item
+//! in for which the outlet has no room.
 //!
-//! An outlet that has to catch up is *choked*. Whoever brings new items waits then ([`Outlet::must_wait`]), and nothing is
-//! dropped in the background. But a request that has begun cannot wait any more. For it the outlet keeps a little space to
-//! spare: what an admission drops goes there, and is not lost. A request that needs more than that (it writes megabytes into
-//! a full store) is first given whatever place can be had without dropping anybody; and then, where the operator allows
-//! eviction, costs cold items rather than an error, which are counted ([`super::LadderCounters::overflowed`]). Where nothing
-//! may be lost it is refused.
+//! An outlet that has to catch up is *choked*. Requests with new items then wait before they begin ([`Outlet::must_wait`]), and
+//! nothing is dropped in the background. But a request that has begun cannot wait any more. For it the outlet keeps a little
+//! space to spare: items that an admission drops go there, and are not lost. A request that needs more than that (it writes
+//! megabytes into a full store) first gets any place that can be had without dropping an item. After that, where the operator
+//! allows eviction, it costs cold items rather than an error; these are counted ([`super::LadderCounters::overflowed`]). Where
+//! nothing may be lost it is refused.
 
 use super::config::Eviction;
 
@@ -18,17 +18,17 @@ use super::config::Eviction;
 /// changed, and before each admission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outlet {
-    /// Nothing is there: who is dropped is lost.
+    /// Nothing is there: a dropped item is lost.
     #[default]
     Nowhere,
-    /// It takes whoever is dropped.
+    /// It takes every dropped item.
     Open {
         /// Bytes for which it has room beyond all that the tiers above hold.
         room_bytes: u64,
     },
     /// It has to catch up first.
     Choked {
-        /// As above.
+        /// Bytes for which it has room beyond all that the tiers above hold.
         room_bytes: u64,
         /// Bytes that it takes all the same.
         spare_bytes: u64,
@@ -36,7 +36,7 @@ pub enum Outlet {
 }
 
 impl Outlet {
-    /// Whether whoever brings new items should wait before the next request.
+    /// Whether a request with new items should wait before it begins.
     #[inline]
     pub fn must_wait(self) -> bool {
         matches!(self, Outlet::Choked { .. })
@@ -70,7 +70,7 @@ impl Outlet {
         self.must_wait() && eviction == Eviction::AllItems
     }
 
-    /// Whether an item of so many bytes may come in: where nothing may be lost, what lies below must have room for it.
+    /// Whether an item of `bytes` may come in: where nothing may be lost, the outlet must have room for it.
     pub(super) fn may_enter(self, eviction: Eviction, bytes: u64) -> bool {
         match self {
             Outlet::Open { room_bytes } | Outlet::Choked { room_bytes, .. } => {
@@ -80,7 +80,7 @@ impl Outlet {
         }
     }
 
-    /// A live item of so many bytes was dropped; whether it overflows.
+    /// A live item of `bytes` was dropped. Returns whether it overflows.
     pub(super) fn take_in(&mut self, bytes: u64) -> bool {
         let Outlet::Choked { spare_bytes, .. } = self else { return false };
         let left = spare_bytes.checked_sub(bytes);

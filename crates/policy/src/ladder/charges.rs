@@ -1,9 +1,10 @@
-//! What tier 0 is charged with beside its pages, and memory for that to grow into.
+//! Charges of tier 0: metadata and other bytes that count against its capacity in addition to its pages, and a reserve into which
+//! they grow.
 //!
-//! Metadata comes out of tier 0, whose pages are taken back a few in each step. So that pages and metadata together never
-//! exceed the capacity, not even between two steps, a part of the tier is kept free for what may grow next: some room for
-//! all that grows in small pieces, and for each thing that grows in large ones the next of them. Whatever grows finds its
-//! memory there, and pages are taken back to make up for it.
+//! Metadata is part of tier 0, whose pages are taken back a few in each step. So that pages and metadata together never exceed
+//! the capacity, not even between two steps, a part of the tier is kept free for the next growth: some room for all that grows in
+//! small pieces, and one further piece for each thing that grows in large ones. Growth takes its memory from there, and pages are
+//! taken back to refill it.
 
 use super::residents::Residents;
 use super::{PAGE_BYTES, TENANTS_MAX};
@@ -29,7 +30,7 @@ pub(super) struct Charges {
     index_growth_bytes: u64,
     /// What it was when tier 0 was last limited for it.
     index_bytes_limited: u64,
-    /// Tables that are needed no longer, whose memory is given back by and by.
+    /// Tables that are no longer needed, whose memory is freed a little at a time.
     deferred_free: DeferredFree,
 }
 
@@ -63,7 +64,7 @@ impl Charges {
         SMALL_BYTES + self.index_growth_bytes + pages + tenants
     }
 
-    /// Tier 0 holds what so many bytes of metadata leave of it.
+    /// Limits the pages of tier 0 to what `metadata_bytes` and the reserve leave of its capacity.
     pub fn limit(&mut self, metadata_bytes: u64, residents: &mut Residents) {
         if residents.config.charge_metadata {
             self.index_bytes_limited = self.index_bytes;

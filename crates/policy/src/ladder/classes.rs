@@ -1,4 +1,4 @@
-//! Size classes: which slot an item of so many bytes gets (Wang 2024, section 5.1.6).
+//! Size classes: the slot size for an item, by its bytes (Wang 2024, section 5.1.6).
 
 /// Bytes of a page, the unit given to a class.
 pub const PAGE_BYTES: u64 = 64 << 10;
@@ -99,7 +99,7 @@ impl SizeClasses {
         }
     }
 
-    /// Bytes of the place that an item of so many bytes gets.
+    /// Bytes of the place that an item of `bytes` gets.
     pub fn place_bytes(&self, bytes: u64) -> u64 {
         self.fit_bytes(self.fit(bytes))
     }

@@ -1,5 +1,5 @@
-//! What the ladder can be told. Every mechanism of Wang 2024 can be switched off by itself, so that an ablation
-//! is one experiment.
+//! Configuration of the ladder. Every mechanism of Wang 2024 can be switched off by itself, so that an ablation is one
+//! experiment.
 
 use super::{Admission, Order};
 use crate::evict::Named;
@@ -73,8 +73,8 @@ pub struct LadderConfig {
     /// How many times their capacities the levels may come to grow to, where other shards give theirs
     /// ([`super::Ladder::set_capacity`]).
     pub growth: u32,
-    /// Free memory of a tier that is taken from the system before anything is written there ([`super::Act::Populate`]): at
-    /// most so many bytes, and a sixteenth of the tier, and none where that is less than 2 MiB. 0: it is taken by writing.
+    /// Bytes of free memory of a tier that are taken from the system before they are written ([`super::Act::Populate`]): at most
+    /// this many, and a sixteenth of the tier, and none where that is less than 2 MiB. 0: memory is taken by writing.
     pub ahead_bytes: u64,
     /// Growth from one size class to the next.
     pub class_factor: f64,
@@ -88,7 +88,7 @@ pub struct LadderConfig {
     pub eviction: Eviction,
     /// Free space kept ready by moving items in the background; `None` switches proactive moves off.
     pub watermarks: Option<Watermarks>,
-    /// Who is promoted.
+    /// The rule by which items are promoted.
     pub promotion: Promotion,
     /// The reuse time that is short enough, as a share of what it is held against; `None`: [`Promotion::below`].
     pub promote_below: Option<f64>,
@@ -102,7 +102,7 @@ pub struct LadderConfig {
     /// Items promoted in one step at most. A request waits for all of it, and the next one makes the next step while there
     /// is work.
     pub promote_batch: u32,
-    /// Items demoted in one step at most: more than one, or whoever only brings new items would stay ahead of it.
+    /// Items demoted in one step at most: more than one, or a client that only brings new items would stay ahead of it.
     pub demote_batch: u32,
     /// Items evicted or expired in one step at most.
     pub evict_batch: u32,

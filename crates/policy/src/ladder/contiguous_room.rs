@@ -1,10 +1,10 @@
-//! Making room for a large item, a piece at a time.
+//! Contiguous room for a large item, made a piece at a time.
 //!
 //! An item of sixteen megabytes needs 256 pages in a row. Where no tier has them free, a quarter of a million small items may
-//! have to leave first, which nobody shall wait for. So a window of pages is chosen and held: whatever becomes free in it
-//! is given to nobody else, and some hundreds of items leave it in each piece of the work. [`super::Ladder::prepare`] does a piece
-//! and says whether the room is there; between two pieces a server runs other requests. Who does not ask beforehand is
-//! answered [`super::Admit::Again`] by the admission, and does the same pieces one after the other.
+//! have to leave first, and no request shall wait for that. So a window of pages is chosen and held: pages that become free in it
+//! are given to no other item, and some hundreds of items leave it in each piece of the work. [`super::Ladder::prepare`] does a
+//! piece and says whether the room is there; between two pieces a server runs other requests. A caller that does not prepare gets
+//! [`super::Admit::Again`] from the admission, which does the same pieces one after the other.
 
 use super::classes::{Fit, PAGE_UNITS};
 use super::item_lifecycle::Transit;
@@ -14,14 +14,15 @@ use super::residents::Residents;
 use super::{Context, Demand};
 use crate::{Id, Now};
 
-/// From so many pages on an item goes where they are free rather than into the fast tier, and room is made in pieces.
+/// An item of this many pages or more goes to any tier where they are free, not to the fast tier alone, and room for it is made
+/// in pieces.
 pub(super) const LARGE_PAGES: u32 = 4;
 /// Items that leave in one piece of work, and bytes of them that are copied.
 const PIECE_ITEMS: u32 = 256;
 const PIECE_BYTES: u64 = 512 << 10;
 /// Pieces without progress after which a window is given up: something on it is pinned, or nothing may go.
 const STUCK_PIECES: u32 = 64;
-/// Requests after which a window is given up that nobody asked for again: its client has gone.
+/// Requests after which a window is given up that was not asked for again: its client has gone.
 const ABANDONED_REQUESTS: u64 = 1 << 16;
 
 /// A window that is being emptied.
@@ -81,7 +82,7 @@ impl Clearings {
             || self.piece(pages, transit, context) != Clear::Working
     }
 
-    /// A piece of the work of making room for an item of so many pages.
+    /// Does a piece of the work of making room for an item of `pages` pages.
     pub fn piece(&mut self, pages: u32, transit: &mut Transit, context: &mut Context<'_>) -> Clear {
         // The slowest tier that can hold it: its items are the coldest.
         let fits = |tier: &usize| transit.residents.levels[*tier].can_hold(pages);
@@ -152,7 +153,7 @@ impl Clearings {
         pages >= LARGE_PAGES
     }
 
-    /// Gives up a window, or gives it away: its pages are everybody's again.
+    /// Gives up a window, or gives it away: its pages can be given out again.
     pub fn end(&mut self, tier: usize, residents: &mut Residents) {
         if let Some(clearing) = self.tiers[tier].take() {
             let slots = &mut residents.levels[tier].slots;
@@ -166,7 +167,7 @@ impl Clearings {
         }
     }
 
-    /// Gives up windows that nobody waits for any more.
+    /// Gives up windows that no client waits for any more.
     pub fn end_abandoned(&mut self, residents: &mut Residents, now: Now) {
         for tier in 0..self.tiers.len() {
             let asked = self.tiers[tier].map(|clearing| clearing.asked);
@@ -177,7 +178,7 @@ impl Clearings {
     }
 }
 
-/// Whether so many pages in a row are free somewhere.
+/// Whether `pages` pages in a row are free in some tier.
 fn has_free_run(pages: u32, residents: &mut Residents) -> bool {
     residents.levels.iter_mut().filter(|level| level.can_hold(pages)).any(|level| {
         let has_run = |level: &mut Level| level.slots.supply_mut().0.first_run(pages).is_some();
@@ -230,7 +231,7 @@ fn clear_page(
         let bytes = transit.residents.place_bytes(id);
         let is_protected = transit.residents.is_protected(id, context.demand);
         let moved = transit.move_away(id, tier, is_protected, context);
-        // Who may not go for another stays, and the window is given up when nothing else leaves it.
+        // An item that may not leave for another stays, and the window is given up when nothing else leaves it.
         if !moved && !is_protected && bytes <= transit.evictable_bytes_for_admission(context.demand) {
             transit.evict(id, context);
         }
@@ -272,8 +273,8 @@ mod tests {
     }
 
     proptest! {
-        /// The window whose pages' first items are oldest is emptied, a piece at a time; what becomes free there is given to nobody
-        /// until it is given away, and then there is room for the large item.
+        /// The window whose pages' first items are oldest is emptied, a piece at a time. Pages that become free in it are held
+        /// until the window is given away, and then there is room for the large item.
         #[test]
         fn the_coldest_window_is_emptied_in_pieces(uses in prop::collection::vec(any::<prop::sample::Index>(), 0..60)) {
             let (mut world, ids) = world();
@@ -321,7 +322,7 @@ mod tests {
         }
         assert!(pieces >= STUCK_PIECES, "as long as something leaves it goes on");
         assert!(!clearings.is_under_way(0));
-        // All but one of them are everybody's again, and the last one's slots too.
+        // All but one of them can be given out again, and the last one's slots too.
         assert_eq!(free(&world), WINDOW - 1);
         assert_eq!(world.fill(0, SMALL).len() as u32, WINDOW * 64 - 1);
     }

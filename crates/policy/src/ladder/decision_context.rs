@@ -1,13 +1,14 @@
-//! For whom room is made and what that may cost, and what each decision needs beside.
+//! Context of a decision: the tenant that needs the room, what making it may cost, the time, random numbers, and the list of
+//! acts.
 
 use super::Act;
 use crate::Now;
 use tiermem_base::Rng;
 
-/// For whom room is made, and what that may cost.
+/// The tenant that room is made for, and what that may cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Demand {
-    /// The tenant who wants it; `None`: nobody in particular.
+    /// The tenant that needs it; `None`: no particular tenant.
     pub tenant: Option<u16>,
     /// No tenant's items are protected: what is done must be done.
     pub is_forced: bool,
@@ -15,7 +16,7 @@ pub(super) struct Demand {
     pub overflows: bool,
 }
 
-/// What a decision needs: the time, for whom it is made, random numbers, and a place for its acts.
+/// What a decision needs: the time, the demand that it serves, random numbers, and a place for its acts.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub now: Now,
@@ -25,7 +26,7 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Room for nobody in particular, at nobody's cost.
+    /// Room for no particular tenant, at no tenant's cost.
     pub fn new(now: Now, rng: &'a mut Rng, acts: &'a mut Vec<Act>) -> Self {
         Context { now, demand: Demand::default(), rng, acts }
     }
@@ -40,7 +41,7 @@ impl<'a> Context<'a> {
         Context { demand: Demand { tenant: Some(tenant), ..self.demand }, ..self }
     }
 
-    /// The same decision for a tenant, or for nobody in particular.
+    /// The same decision for a tenant; `None`: for no particular tenant.
     pub fn wanted_by(&mut self, tenant: Option<u16>) -> Context<'_> {
         self.with(Demand { tenant, ..self.demand })
     }

@@ -1,4 +1,4 @@
-//! A tier gives an item away: down, or out of the last one.
+//! Demotion: a tier gives an item to the next tier, or out of the last one.
 
 use super::classes::Class;
 use super::item_lifecycle::Transit;
@@ -7,7 +7,7 @@ use super::reuse_stats::Learnt;
 use super::{Context, MoveKind};
 use crate::Id;
 
-/// Who gives, and who learns from it.
+/// The items that are demoted, and the statistics that learn from it.
 #[derive(Debug)]
 pub(super) struct Giving<'a> {
     pub transit: &'a mut Transit,

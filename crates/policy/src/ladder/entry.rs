@@ -1,16 +1,16 @@
-//! At which tier a new item enters.
+//! Entry tier of a new item.
 //!
-//! Wang 2024 (section 5.1.1) admits everything to the fast tier. An item that is not used there is copied down for nothing,
-//! and while it is there another one is not: with large values, new ones at every tenth request, that costs more than it
-//! gains. [`Admission::Proven`] admits to the tier below where new items of this size have shown not to be used before
-//! they leave the fast tier, and learns it by letting one in sixteen in all the same.
+//! Wang 2024 (section 5.1.1) admits everything to the fast tier. An item that is not used there is copied down for nothing, and
+//! takes the place of another one meanwhile: with large values, new ones at every tenth request, that costs more than it gains.
+//! [`Admission::Proven`] admits to the tier below where new items of this size have shown not to be used before they leave the
+//! fast tier. It keeps learning because one new item in sixteen still enters the fast tier.
 //!
-//! The rule in costs, per byte alike for all items of a size: entering above costs a copy down, M, unless the item is
-//! used. Entering below costs, if it is used, about two slow hits and a copy up, M + 2L. With the share `w` of new items
-//! that leave unused, entering below pays when w M > (1 - w)(M + 2L). L is small beside M (a hit costs a latency, a copy
-//! several and the processor's time), so it pays from a little above one half on, whatever M and L are. Three quarters
-//! decide here: where items are used twice shortly after they come and never again, the share of hits lost was found to
-//! weigh more than the formula says.
+//! The rule in costs, per byte alike for all items of a size: entering above costs a copy down, M, unless the item is used.
+//! Entering below costs, if it is used, about two slow hits and a copy up, M + 2L. With the share `w` of new items that leave
+//! unused, entering below pays when w M > (1 - w)(M + 2L). L is small beside M (a hit costs a latency, a copy several and the
+//! processor's time), so it pays from a little above one half on, whatever M and L are. The threshold here is three quarters:
+//! where items are used twice shortly after they come and never again, the share of hits lost was found to weigh more than the
+//! formula says.
 
 /// Where new items enter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,13 +47,13 @@ impl std::str::FromStr for Admission {
 
 /// Sizes are told apart by their power of two; beyond 64 KiB by no more than that.
 const SIZES: usize = 32;
-/// Above so many new items of a size, what was counted of them is halved.
+/// Above this number of new items of a size, their counts are halved.
 const COUNT_MAX: u32 = 1024;
 /// Fewer say nothing.
 const COUNT_MIN: u32 = 64;
 /// New items enter below where more than this share left unused, in 1/16.
 const UNUSED_SIXTEENTHS: u32 = 12;
-/// One in so many enters above all the same.
+/// One new item in this many enters above all the same.
 const EXPLORED: u64 = 16;
 /// Keys that are remembered: a power of two of 16-bit tags.
 const SEEN: usize = 1 << 15;
@@ -82,7 +82,7 @@ impl Proof {
         units.max(1).ilog2() as usize % SIZES
     }
 
-    /// Notes that a new item of so many units was used for the first time, or left without.
+    /// Notes that a new item of `units` units was used for the first time, or left unused.
     #[inline]
     pub fn note(&mut self, units: u32, used: bool) {
         let counts = &mut self.counts[Self::size(units)];
@@ -92,7 +92,7 @@ impl Proof {
         }
     }
 
-    /// Whether a new item of this key and so many units is to enter below. The key counts as seen from now on.
+    /// Whether a new item of this key and of `units` units is to enter below. The key counts as seen from now on.
     pub fn sends_below(&mut self, key: u64, units: u32) -> bool {
         let seen = self.is_seen(key);
         let explores = (key >> 16).is_multiple_of(EXPLORED);

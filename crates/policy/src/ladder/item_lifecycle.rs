@@ -1,7 +1,8 @@
-//! Items that come, move and go.
+//! Life cycle of items: entry, moves and departure.
 //!
-//! [`Transit`] owns what has to agree whenever an item enters, moves or leaves: the [residents](Residents) with their nodes, slots and
-//! orders, the tickets of moves under way, the places that replies hold, and how what lies below the last tier stands.
+//! [`Transit`] owns all that has to agree whenever an item enters, moves or leaves: the [residents](Residents) with their nodes,
+//! slots and orders, the tickets of moves under way, the places that replies hold, and the state of the outlet below the last
+//! tier.
 
 use super::below_last_tier::Outlet;
 use super::item_record::Place;
@@ -62,7 +63,7 @@ impl Transit {
         self.outlet.evictable_bytes_for_admission(self.residents.config.eviction, demand.overflows)
     }
 
-    /// Whether somebody holds a place from which its item leaves; then it is free when that one lets go of it.
+    /// Notes that an item leaves a place. Returns whether a reply holds the place; then it is free when the reply releases it.
     pub(super) fn is_held(&mut self, loc: Loc) -> bool {
         self.pins.note_left(loc)
     }
@@ -144,8 +145,8 @@ mod tests {
     const TIERS: usize = 2;
 
     proptest! {
-        /// Whatever enters, moves, is pinned and leaves: who is there holds its place, tiers count those that stand in them, and in
-        /// the end all space is free again.
+        /// Over any sequence of entries, moves, pins and departures, each item holds its place, each tier counts its items, and
+        /// in the end all space is free again.
         #[test]
         fn an_item_holds_one_place_until_it_leaves(
             ops in prop::collection::vec((0u8..12, 1u64..90_000, any::<prop::sample::Index>(), any::<bool>()), 1..300),

@@ -1,5 +1,5 @@
-//! The node of an item: eight bytes that say where it is and when it was last used. With the eight bytes of links
-//! in the eviction order that makes 16 bytes an item.
+//! The node of an item: eight bytes with its place and its last use. With the eight bytes of links in the eviction order that
+//! makes 16 bytes an item.
 
 use super::Loc;
 use crate::Id;
@@ -13,9 +13,9 @@ const EXPIRES: u64 = 1 << 61;
 const MOVING: u64 = 1 << 62;
 const PINNED: u64 = 1 << 63;
 
-/// Bits 0..32 the address in units, 32..58 the last use, then whether there was none since the item came, 59..61 the
-/// tier, then three flags. An item cannot be both
-/// moving and pinned; the two together mark a free number, whose address is the next free one.
+/// Bits 0..32 the address in units, 32..58 the last use, then whether there was none since the item came, 59..61 the tier, then
+/// three flags. An item cannot be both moving and pinned; the two together mark a free number, whose address is the next free
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place(u64);
 

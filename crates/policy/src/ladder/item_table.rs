@@ -1,4 +1,4 @@
-//! Numbers of items and what is known of each: where it is, when it was last used, when it expires.
+//! Item table: item numbers, and for each its place, last use and expiry.
 
 use super::Loc;
 use super::item_record::Place;
@@ -14,7 +14,7 @@ pub struct Nodes {
     places: Column<Place>,
     /// Numbers that were ever given out.
     made: u32,
-    /// The first of those that are free; each of their nodes names the next.
+    /// The first free number; the node of each free number names the next.
     free: Id,
     timers: ExpiryWheel,
     /// To which recency is known.
@@ -116,7 +116,7 @@ impl Nodes {
         }
     }
 
-    /// A number is nobody's: its item is no more, or has not come in.
+    /// Frees a number: its item has left, or has not come in.
     pub(super) fn leave(&mut self, id: Id) {
         if self.places.get(id).expires() {
             self.timers.remove(id);
@@ -137,12 +137,12 @@ impl Nodes {
         *self.places.at(id) = place.with_expires(at_ms.is_some());
     }
 
-    /// An item whose time is over, if one is found with so much work.
+    /// An item whose time is over, if one is found with at most `work` of work.
     pub(super) fn due(&mut self, now: Now, work: &mut u32) -> Option<Id> {
         self.timers.due(now.unix_ms, work)
     }
 
-    /// Bytes by which timers may grow if each item gets one of so many bytes. `None`: there are all the numbers that can be.
+    /// Bytes by which timers may grow if each item gets one of `timer_bytes`. `None`: all possible numbers exist.
     pub(super) fn timers_to_come(&self, timer_bytes: u64) -> Option<u64> {
         let to_come = (u64::from(self.made) * timer_bytes).saturating_sub(self.timers.bytes());
         (self.made != Id::COUNT_MAX).then_some(to_come)
@@ -153,7 +153,7 @@ impl Nodes {
         self.places.bytes() + self.timers.bytes()
     }
 
-    /// Forgets all items. The memory is given back by and by.
+    /// Forgets all items. Their memory is freed a little at a time.
     pub(super) fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
         self.places.clear_into(deferred_free);
         self.timers.clear_into(deferred_free);

@@ -1,4 +1,4 @@
-//! One tier: its space, the classes that run short of it, what is about to leave, and what it has seen.
+//! One tier of the ladder: its slots, the classes that are short of space, the space that moves will free, and its counters.
 
 use super::classes::{Class, Fit};
 use super::config::Watermarks;
@@ -95,7 +95,7 @@ impl Level {
         will_be_free >= threshold(held, high).max(starved)
     }
 
-    /// A move out of a class is under way, of so many slots or pages and bytes.
+    /// Begins a move out of a class: of `amount` slots or pages, and of `bytes`.
     pub(super) fn begin_leaving(&mut self, class: Class, amount: u32, bytes: u64) {
         self.leaving[class.index()] += amount;
         self.leaving_bytes += bytes;
@@ -127,7 +127,7 @@ impl Level {
         u64::from(self.slots.supply().limit()) * PAGE_BYTES
     }
 
-    /// Whether nothing of so many pages would take more than half of the tier.
+    /// Whether an item of `pages` pages takes at most half of the tier.
     #[inline]
     pub(super) fn can_hold(&self, pages: u32) -> bool {
         pages <= self.slots.supply().limit() / 2

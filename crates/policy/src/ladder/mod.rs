@@ -1,41 +1,41 @@
 //! The ladder: a chain of slotted tiers, and where each item stands on it.
 //!
-//! One [`Ladder`] per shard holds item numbers, places, free space, eviction order, expiry and moves under way. It
-//! owns no bytes: it hands out places and lists of [`Act`]s, which a live engine executes on memory and a
-//! simulator only counts. Both call it in the same way, so both see the same hits:
+//! One [`Ladder`] per shard holds item numbers, places, free space, eviction order, expiry and moves under way. It owns no bytes:
+//! it hands out places and lists of [`Act`]s, which a live engine executes on memory and a simulator only counts. Both call it in
+//! the same way, so both see the same hits:
 //!
-//! 1. `hit` for each request that finds its item, `admit` for each item that comes, `remove` when one goes;
+//! 1. `hit` for each request that finds its item, `admit` for each item that comes, `remove` when one leaves;
 //! 2. before a request when it [is due](Ladder::is_due): `done` for the moves under way, then `step`;
 //! 3. acts are executed in the order given, before anything else is asked.
 //!
 //! `admit` may answer `After(ticket)`: execute the acts, call `done(ticket)` and ask again.
 //!
-//! # Who owns what
+//! # Parts
 //!
 //! | file | part | owns | reads or is lent |
 //! | --- | --- | --- | --- |
 //! | `item_table.rs` | [`Nodes`] | item numbers, the node of each, timers, how long a tick is (`ticks.rs`) | |
 //! | `slots/` | [`slots::Slots`] | pages, slots and free space of one tier, in four parts of its own | |
-//! | `level.rs` | [`Level`] | one tier: its slots, classes that run short, space that moves will make free, counters | |
-//! | `victims.rs`, `sampled_victim.rs` | [`Orders`](victims::Orders) | who goes next: lists, samples, counts of uses | nodes, slots |
-//! | `tenants/` | [`Tenants`] | whose the items are, shares and K, what each tenant has of each tier | a sample of `Orders` |
-//! | `residents.rs` | [`Residents`] | nodes, levels, orders, the configuration: where each item is, and who goes next | |
+//! | `level.rs` | [`Level`] | one tier: its slots, classes that are short of space, space that moves will free, counters | |
+//! | `victims.rs`, `sampled_victim.rs` | [`Orders`](victims::Orders) | eviction order: lists, samples, use counts | nodes, slots |
+//! | `tenants/` | [`Tenants`] | the tenant of each item, shares and K, what each tenant has of each tier | a sample of `Orders` |
+//! | `residents.rs` | [`Residents`] | nodes, levels, orders, the configuration: where each item is, and which is evicted next | |
 //! | `pending_moves.rs` | [`Tickets`](pending_moves::Tickets) | moves under way | |
 //! | `pins.rs` | [`Pins`](pins::Pins) | places that replies hold | |
-//! | `below_last_tier.rs` | [`Outlet`] | how what lies below the last tier stands | |
-//! | `item_lifecycle.rs`, `move_ops.rs`, `removal.rs` | [`Transit`] | residents, tickets, pins, outlet: what must agree when an item enters, moves or leaves | |
+//! | `below_last_tier.rs` | [`Outlet`] | the state of what lies below the last tier | |
+//! | `item_lifecycle.rs`, `move_ops.rs`, `removal.rs` | [`Transit`] | residents, tickets, pins, outlet, which must agree | |
 //! | `reuse_stats.rs`, `entry.rs` | [`Learnt`](reuse_stats::Learnt) | reuse times and ages of the tiers, how new items fared | residents |
 //! | `promotions.rs` | [`Promotions`](promotions::Promotions) | candidates for a faster tier | learnt, transit, reclaim |
 //! | `reclaim.rs` | [`Reclaim`](reclaim::Reclaim) | one attempt to take pages back: of which tier, at which cost | transit |
-//! | `contiguous_room.rs` | [`Clearings`](contiguous_room::Clearings) | windows of pages that are emptied for large items | transit, reclaim |
-//! | `demotion.rs` | [`Giving`](demotion::Giving) | nothing: an item of a tier goes down or out | transit, learnt, reclaim |
+//! | `contiguous_room.rs` | [`Clearings`](contiguous_room::Clearings) | windows emptied for large items | transit, reclaim |
+//! | `demotion.rs` | [`Giving`](demotion::Giving) | nothing: an item of a tier moves down or out | transit, learnt, reclaim |
 //! | `rebalance.rs` | [`Exchange`](rebalance::Exchange) | pages on their way from one class to another | giving |
-//! | `watermark_reclaim.rs` | [`Relief`](watermark_reclaim::Relief) | how far each tier has come towards its high watermark | giving, exchange |
+//! | `watermark_reclaim.rs` | [`Relief`](watermark_reclaim::Relief) | each tier on its way to the high watermark | giving, exchange |
 //! | `charges.rs` | [`Charges`](charges::Charges) | what tier 0 is charged with: the caller's index, waste, room to grow | residents |
 //! | `admit.rs`, `step.rs`, `adopt.rs` | [`Ladder`] | all parts, and when the next step is due | |
 //!
-//! A part is borrowed apart from its siblings: each function takes those that it needs. For whom a decision is made and what it
-//! may cost is a value that is passed with it ([`decision_context::Demand`]).
+//! Each part is borrowed separately: a function takes the parts that it needs. The tenant that a decision is made for and what it
+//! may cost are a value that is passed with it ([`decision_context::Demand`]).
 //!
 //! Source: Wang 2024, chapter 5 (sdTMM); the differences are named where they are made.
 
@@ -137,7 +137,7 @@ pub enum Act {
     Move {
         /// To hand back.
         ticket: Ticket,
-        /// Whose bytes.
+        /// The item that moves.
         id: Id,
         /// Where they are.
         from: Loc,
@@ -166,8 +166,8 @@ pub enum Act {
         /// The page's number in the arena.
         page: u32,
     },
-    /// Have somebody else take memory for these pages: nothing lies there, and something will before long. Whether and when
-    /// it is done makes no difference but to the time that the first write takes.
+    /// Have another thread take memory for these pages: nothing lies there yet, and something will before long. Whether and when
+    /// it is done changes only how long the first write takes.
     Populate {
         /// The tier.
         tier: u8,
@@ -261,7 +261,7 @@ impl Ladder {
         &self.transit.residents
     }
 
-    /// The same, to change what tenants are to have.
+    /// The residents, to change shares and K of tenants.
     pub fn residents_mut(&mut self) -> &mut Residents {
         &mut self.transit.residents
     }
@@ -272,14 +272,14 @@ impl Ladder {
         &self.transit
     }
 
-    /// The same, to pin, rewrite and remove items.
+    /// The items in transit, to pin, rewrite and remove items.
     #[inline]
     pub fn transit_mut(&mut self) -> &mut Transit {
         &mut self.transit
     }
 
-    /// Notes a look-up that found a live item; returns its tier. Whose item it is may be known: to look that up costs a place in
-    /// memory.
+    /// Notes a look-up that found a live item; returns its tier. Pass the item's tenant if it is known: looking it up costs a
+    /// read of memory.
     #[inline]
     pub fn hit(&mut self, tenant: Option<u16>, id: Id, now: Now) -> u8 {
         self.used(tenant, id, now, false)
@@ -337,8 +337,8 @@ impl Ladder {
         self.promotions.tune(&self.transit.residents.config);
     }
 
-    /// Whether new items enter the fast tier where [`Admission::Proven`] would judge them by what became of others: for items that
-    /// are no news, such as a snapshot's, whose order says where they belong.
+    /// Whether new items enter the fast tier where [`Admission::Proven`] would judge them by earlier new items: for items that
+    /// were used before, such as a snapshot's, whose order says where they belong.
     pub fn trust_newcomers(&mut self, trusts: bool) {
         let config = &mut self.transit.residents.config;
         config.admission = self.learnt.trusting(config.admission, trusts);
@@ -364,12 +364,12 @@ impl Ladder {
         self.charges.set_index_bytes(bytes, growth_bytes);
     }
 
-    /// Where the caller leaves tables that it needs no longer: steps give their memory back by and by.
+    /// The tables that the caller no longer needs: add them here, and steps free their memory a little at a time.
     pub fn deferred_free(&mut self) -> &mut DeferredFree {
         self.charges.deferred_free()
     }
 
-    /// Bytes of all state beside the items: nodes, lists, tables, timers and the caller's index.
+    /// Bytes of all state that is not items: nodes, lists, tables, timers and the caller's index.
     pub fn metadata_bytes(&self) -> u64 {
         self.transit.residents.metadata_bytes()
             + self.learnt.bytes()
@@ -394,11 +394,11 @@ impl Ladder {
         self.transit.residents.nodes.ticks().in_requests(self.learnt.tail_age(tier))
     }
 
-    /// Whether an item below all slotted tiers that was seen again after `reuse` requests belongs into memory: it is
-    /// reused sooner than some tier's items are on average, or than those that leave the tier have waited in vain, for one of
-    /// those makes room; or memory has room that nobody needs. It is here already, so bringing it up costs one write, and
-    /// each later use saves a reading: that is why this asks for less than promotion between slotted tiers. Not while the
-    /// outlet is choked: a copy would drive somebody out. `None`: it is not known when it was seen before.
+    /// Whether an item below all slotted tiers that was seen again after `reuse` requests belongs into memory: it is reused
+    /// sooner than some tier's items are on average, or sooner than the age at which unused items leave the tier, because one of
+    /// those makes room for it; or memory has unused room. Its bytes have been read already, so bringing it up costs one write,
+    /// and each later use saves a read: that is why the threshold is lower than that of a promotion between slotted tiers. Not
+    /// while the outlet is choked: a copy would drive another item out. `None`: its last use is not known.
     pub fn wants(&self, reuse: Option<u64>, bytes: u64) -> bool {
         let ticks = self.transit.residents.nodes.ticks();
         let ticks = reuse.map(|reuse| ticks.in_ticks(reuse).max(1));

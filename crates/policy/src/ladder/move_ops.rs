@@ -1,4 +1,4 @@
-//! Opening, ending and giving up moves between places.
+//! Operations on moves: opening, ending and giving up a move between two places.
 
 use super::classes::{Fit, PAGE_UNITS};
 use super::item_lifecycle::Transit;
@@ -108,7 +108,7 @@ impl Transit {
         if kind != MoveKind::Relocate {
             self.residents.orders.remove(id, (source, class), || bytes, Departure::Moved);
         }
-        // Nobody's yet: the move may end as nothing, and the number may be another item's by then.
+        // No item holds it yet: the move may come to nothing, and the number may be another item's by then.
         self.residents.levels[tier].slots.pages_mut().set_holder(unit, Holder::Ghost);
         *self.residents.nodes.at(id) = place.with_moving(true);
         let amount = if let Fit::Run(pages) = fit { pages } else { 1 };

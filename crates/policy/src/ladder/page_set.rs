@@ -1,4 +1,4 @@
-//! A set of page numbers, as bits.
+//! Set of page numbers, as bits.
 
 /// Pages below a fixed capacity, each in the set or not.
 #[derive(Clone, Debug)]

@@ -1,6 +1,8 @@
-//! Moves under way. A move is two-phase: it is decided with space taken at both ends, the bytes are copied by
-//! whoever drives the ladder, and only [`super::Ladder::done`] makes the new place the item's own. An item that is
-//! overwritten, removed, expired or pinned in between keeps its old place (or none), and the ticket is void.
+//! Pending moves: the tickets of moves under way.
+//!
+//! A move is two-phase: it is decided with space taken at both ends, the ladder's driver copies the bytes, and only
+//! [`super::Ladder::done`] makes the new place the item's own. An item that is overwritten, removed, expired or pinned in between
+//! keeps its old place (or none), and the ticket is void.
 
 use std::collections::VecDeque;
 
@@ -126,7 +128,7 @@ mod tests {
                         next += 1;
                     }
                     _ => {
-                        // Some of those that are open, one that was closed, or one that is still to come.
+                        // Some open ones, one that was closed, or one that is still to come.
                         let last = (next + 1).saturating_sub(number);
                         let closed = std::iter::from_fn(|| tickets.close_first(Ticket(last)));
                         let closed: Vec<_> = closed.map(|one| (one.id, one.state)).collect();

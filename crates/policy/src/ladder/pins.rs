@@ -1,4 +1,4 @@
-//! Places that must stay as they are while a reply is sent from them.
+//! Pins: places that must stay as they are while a reply is sent from them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::Loc;
 /// What becomes of a place that is let go of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Released {
-    /// Somebody else holds it still, or nobody did.
+    /// Another reply still holds it, or none did.
     Held,
     /// It is its item's alone again.
     Unpinned,
@@ -40,7 +40,7 @@ impl Pins {
         released
     }
 
-    /// The item of a place leaves; whether somebody holds the place.
+    /// Notes that the item of a place leaves. Returns whether a reply holds the place.
     pub fn note_left(&mut self, loc: Loc) -> bool {
         let pin = self.places.get_mut(&loc);
         pin.map(|(_, left)| *left = true).is_some()

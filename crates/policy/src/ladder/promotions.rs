@@ -1,4 +1,4 @@
-//! Who goes up: items of slower tiers whose uses show that they are worth a place in the tier above (Wang 2024, section 5.1.4).
+//! Promotions: items of slower tiers whose uses show that they are worth a place in the tier above (Wang 2024, section 5.1.4).
 
 use super::classes::{Class, Fit};
 use super::item_lifecycle::Transit;
@@ -10,13 +10,13 @@ use crate::column::Column;
 use crate::promotion_rule::{Candidate, Candidates, Promotion, packed_reuse};
 use crate::{Id, Now};
 
-/// Of so many ticks the hits of one say how soon a tenant's items are used again.
+/// The hits of one tick in this many tell how soon a tenant's items are used again.
 const TENANT_REUSE_EVERY: u32 = 8;
 /// A copy costs a fixed part and one per byte, a slow hit hardly anything per byte: at about this size it takes twice as
 /// many hits to pay for a promotion as at the smallest.
 const PROMOTE_TWICE_BYTES: u64 = 10 << 10;
-/// The longest unused of K items that are all used alike has waited about so many times their mean reuse time: the K-th harmonic
-/// number, 3.4 for 16.
+/// Of K items that are all used alike, the longest unused one has waited about this many times their mean reuse time: the K-th
+/// harmonic number, 3.4 for 16.
 const WAITS_LONGER: u32 = 4;
 
 /// The items that may go up.
@@ -211,10 +211,10 @@ impl Promotions {
     }
 }
 
-/// Whether an item whose tenant has its part of the tier above already is no hotter than the one of that tenant that would go.
+/// Whether an item is no hotter than its tenant's victim in the tier above, where the tenant has its part of that tier already.
 ///
-/// Those that a tenant has above are not all hotter than its others: in a loop or a scan all are alike, and would only
-/// change places.
+/// The items that a tenant has above are not all hotter than its others: in a loop or a scan all are alike, and would only change
+/// places.
 fn deserves_less(
     id: Id,
     reuse: u32,
@@ -271,7 +271,7 @@ mod tests {
         used
     }
 
-    /// A step's part; who was told to go up, and whether some wait.
+    /// A step's promotions. Returns the items that were told to go up, and whether some candidates wait.
     fn promote(promotions: &mut Promotions, world: &mut World) -> (Vec<Id>, bool) {
         let (transit, _, mut context) = world.parts();
         let is_behind = promotions.promote(transit, &mut context);
@@ -281,8 +281,8 @@ mod tests {
     }
 
     proptest! {
-        /// Who goes up is who was used again sooner than the items above are on average: once, or twice in a row. The mean is
-        /// that of all uses that the tier above has had.
+        /// An item is promoted exactly if it was used again sooner than the items above are on average: once, or twice in a row.
+        /// The mean is over all uses that the tier above has had.
         #[test]
         fn who_goes_up_was_used_sooner_than_those_above(
             rule in 0usize..3,
@@ -340,7 +340,7 @@ mod tests {
             order.iter().for_each(|&at| _ = touch(&mut promotions, &mut world, ids[at]));
             let tail = order.iter().position(|&at| at < 3).unwrap();
             let expected: Vec<Id> = order[tail..].iter().filter(|&&at| at >= 3).map(|&at| ids[at]).collect();
-            // There is space for one more above. Who goes up later finds the next of them at the tail.
+            // There is space for one more above. Items promoted later find the next of them at the tail.
             let (up, _) = promote(&mut promotions, &mut world);
             prop_assert_eq!(up.first(), expected.first());
             prop_assert!(up.iter().all(|id| expected.contains(id)));

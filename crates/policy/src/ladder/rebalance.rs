@@ -1,13 +1,15 @@
-//! Pages move between classes when the mix of sizes shifts.
+//! Rebalancing: pages move between classes when the mix of sizes shifts.
 //!
-//! Each class gives its own coldest items for its own new ones, so a class would keep its pages for ever: a store that was
-//! filled with items of 100 bytes could hold hardly any of 1000 bytes. A class that runs short therefore looks first
-//! whether another one is cold: it has free slots of more than a page, or of a few items drawn from each, the youngest of
-//! the other is older than the oldest of its own. (Among classes that are all in use, moving pages by smaller differences
-//! was found to cost hits: a page is emptied of good and bad items alike.) Then a page of that class is emptied for it: its items move to free slots of their class, which, when there
-//! are none left, gives its coldest items for them. A few items leave in each step, so nobody waits for a whole page.
+//! Each class evicts its own coldest items for its own new ones, so without rebalancing a class would keep its pages for ever: a
+//! store that was filled with items of 100 bytes could hold hardly any of 1000 bytes. A class that runs short therefore looks
+//! first whether another one is cold: either the other has more free slots than a page holds, or, of a few items drawn from each,
+//! its youngest is older than the oldest of the class that runs short. (Among classes that are all in use, moving pages by
+//! smaller differences was found to cost hits: a page is emptied of good and bad items alike.)
 //!
-//! memcached and CacheLib move pages between classes too, but throw out whoever is on the page.
+//! Then a page of the cold class is emptied: its items move to free slots of their class, and when none are left the class evicts
+//! its coldest items to make some. A few items leave in each step, so no request waits for a whole page.
+//!
+//! memcached and CacheLib move pages between classes too, but evict every item on the page.
 
 use super::Context;
 use super::MoveKind;
@@ -37,7 +39,7 @@ struct Donors {
     looked: u64,
     /// The class with the most free slots beyond a page's, if there is one.
     spare: Option<Class>,
-    /// The class of whose items even the youngest is old.
+    /// The class whose youngest item is old, if there is one.
     coldest: Option<Class>,
 }
 
@@ -152,7 +154,7 @@ impl Exchange {
                 break;
             }
             if !giving.transit.residents.nodes.get(id).may_go() {
-                // It has left as somebody's victim meanwhile.
+                // It was evicted meanwhile.
                 continue;
             }
             budget -= 1;
@@ -218,8 +220,8 @@ fn ages(tier: usize, class: Class, residents: &Residents, context: &mut Context<
     .unwrap_or((0, 0))
 }
 
-/// A class that has no free slot left keeps the page of its victim if that is being emptied: what leaves such a page
-/// is given to nobody, so that victim after victim would go for nothing. Whether it has a free slot by that.
+/// A class without a free slot keeps the page of its victim if that page is being emptied: slots that become free on such a page
+/// are given to no item, so one victim after another would be evicted for nothing. Returns whether the class has a free slot now.
 pub(super) fn keep_page(slots: &mut Slots, unit: u32) -> bool {
     let class = slots.pages().class_at(unit);
     if !slots.pages().page_use(unit / PAGE_UNITS).is_some_and(|page| page.is_draining) {
@@ -266,8 +268,8 @@ mod tests {
     }
 
     proptest! {
-        /// The class with most free slots beside a page's gives one, however the items lie on its pages; its items stay, a batch of
-        /// them moves at a time, and it is counted once.
+        /// The class with the most free slots beyond a page's gives one, however the items lie on its pages; its items stay, a
+        /// batch of them moves at a time, and the page is counted once.
         #[test]
         fn a_class_with_free_slots_gives_a_page_and_no_item(
             left in prop::collection::vec(1u32..4, 3..6), halves in 1u32..4, batch in 1u32..5,
@@ -305,7 +307,7 @@ mod tests {
         }
     }
 
-    /// Full pages of quarters and then of halves, the older so many requests older than the younger.
+    /// Full pages of quarters and then of halves; the older items are `apart` requests older than the younger.
     fn old_and_young(old_pages: usize, apart: u64) -> (World, Vec<Id>) {
         let mut world = World::new(World::config(&[PAGES]));
         let old = (0..4 * old_pages).filter_map(|_| world.enter(0, QUARTER)).collect();

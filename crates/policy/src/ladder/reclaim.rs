@@ -1,4 +1,4 @@
-//! Taking pages back: a class that has no page can always get one.
+//! Reclaiming pages: a class that has no page can always get one.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use crate::Now;
 const WINDOWS: u32 = 64;
 /// How often as many others are looked at where something on each of them must stay.
 const ROUNDS: u32 = 4;
-/// Pages taken back at once for one admission beside those that it lies on.
+/// Pages taken back at once for one admission, in addition to those that the item lies on.
 const PAGES_AT_ONCE: u32 = 4;
 /// Items on a page that other tenants' items go for at once at most: all of it is done in one piece.
 const PROTECTED_MAX: u32 = 256;
 /// Pages of a window that are asked how cold they are.
 const PAGES_ASKED: u32 = 16;
 
-/// An attempt to take pages of a tier back, at the cost of so many bytes of live items that leave the system.
+/// An attempt to take pages of a tier back, with a limit for the bytes of live items that leave the system for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reclaim {
     tier: usize,
@@ -39,11 +39,10 @@ impl Reclaim {
         Reclaim { tier, evictable_bytes: transit.evictable_bytes_for_admission(demand) }
     }
 
-    /// Brings the pages of an item nearer that is admitted to a tier, one at least; `false`: nothing can be emptied for it.
+    /// Takes back pages for an item that is admitted to a tier, one at least; `false`: nothing can be emptied for it.
     ///
-    /// A tier that shares its memory with metadata has more pages than it may use, so some lie free while it is full. The
-    /// coldest run is then one of which a part is free already, and emptying the rest gives back too few: others go for
-    /// those that still lack, wherever they lie.
+    /// A tier that shares its memory with metadata has more pages than it may use, so some lie free while it is full. The coldest
+    /// run is then partly free already, and emptying the rest gives back too few pages: the missing ones are taken from anywhere.
     pub fn for_item(tier: usize, pages: u32, transit: &mut Transit, context: &mut Context<'_>) -> bool {
         let (supply, _) = transit.residents.levels[tier].slots.supply_mut();
         if pages > 1 && !supply.has_pages_in_row(pages) {
@@ -79,7 +78,7 @@ impl Reclaim {
         emptied.count() == window.len()
     }
 
-    /// Empties the last page that lies behind the tier's end, whoever is in the way; `false`: there is none, or it cannot be
+    /// Empties the last page that lies behind the tier's end, whatever items are on it; `false`: there is none, or it cannot be
     /// emptied now.
     #[inline]
     pub fn behind_end(self, transit: &mut Transit, context: &mut Context<'_>) -> bool {
@@ -95,7 +94,7 @@ impl Reclaim {
         can
     }
 
-    /// The page under the coldest item whose page can be emptied.
+    /// The page of the coldest item whose page can be emptied.
     fn coldest_page(self, residents: &mut Residents, context: &mut Context<'_>) -> Option<Range<u32>> {
         let Residents { orders, nodes, levels, .. } = &mut *residents;
         let donors = orders.donors(self.tier, (nodes, &levels[self.tier].slots), context);
@@ -177,8 +176,8 @@ impl Reclaim {
         class != slots.by_class().runs() && beside + below >= items
     }
 
-    /// At most so many of a page's items find a slot of their class on others, free or given up for them. Runs stay where they
-    /// are.
+    /// An upper bound for the items of a page that find a slot of their class on other pages, free or given up for them. Runs
+    /// stay where they are.
     fn slots_elsewhere(self, page: u32, items: u32, residents: &Residents) -> u32 {
         let slots = &residents.levels[self.tier].slots;
         let class = slots.pages().class_at(page * PAGE_UNITS);
@@ -212,8 +211,8 @@ impl Reclaim {
     }
 }
 
-/// Windows spread over the tier by their first pages, in each round others; first the one whose pages' first items are
-/// the oldest in sum.
+/// Windows spread over the tier by their first pages, different ones in each round; the window whose pages' first items are the
+/// oldest in sum comes first.
 fn windows_by_age(tier: usize, pages: u32, round: u32, residents: &Residents, now: Now) -> Vec<u32> {
     let slots = &residents.levels[tier].slots;
     let Some(starts) = (slots.supply().limit() + 1).checked_sub(pages) else { return Vec::new() };
@@ -287,8 +286,8 @@ mod tests {
     }
 
     proptest! {
-        /// Of the oldest items of all classes the oldest one is asked first whether its page can be emptied; that page and nothing else
-        /// is. Where a class keeps an empty page nobody has to move for one.
+        /// Among the oldest items of all classes, the page of the oldest one is tried first; that page and nothing else is
+        /// emptied. Where a class keeps an empty page no item has to move for one.
         #[test]
         fn a_page_is_taken_from_under_the_coldest(ops in ops()) {
             let mut world = world(World::config(&[PAGES, 2]), &ops);
@@ -393,7 +392,7 @@ mod tests {
         let (transit, _, mut context) = world.parts();
         assert!(Reclaim::for_item(0, 2, transit, &mut context));
         assert_eq!(world.decided().1, ids[..2], "the two pages that it lacks, and no more");
-        // Where nothing lacks one page is taken back all the same: who asks has found none of its class.
+        // Where no page is lacking one is taken back all the same: the caller has found none of its class.
         let (transit, _, mut context) = world.parts();
         assert!(Reclaim::for_item(0, 1, transit, &mut context));
         assert_eq!(world.decided().1, ids[2..3]);

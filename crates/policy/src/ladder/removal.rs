@@ -1,4 +1,4 @@
-//! Items that leave the system: removed by the driver, evicted, or their time is over.
+//! Removal of items from the system: by the driver, by eviction, or by expiry.
 
 use super::item_lifecycle::Transit;
 use super::pending_moves::MoveState;
@@ -45,7 +45,7 @@ impl Transit {
         self.residents.nodes.leave(id);
     }
 
-    /// Takes an item out of the system and tells the driver. One whose time is over meanwhile counts as expired.
+    /// Evicts an item from the system and tells the driver. An item whose time is over meanwhile counts as expired.
     pub(super) fn evict(&mut self, id: Id, context: &mut Context<'_>) {
         if self.residents.nodes.expires_at_ms(id).is_some_and(|at_ms| at_ms <= context.now.unix_ms) {
             self.drop_item(id, Why::Expired, context.now, context.acts);
@@ -69,7 +69,7 @@ impl Transit {
         self.leave(id, departure);
     }
 
-    /// Drops items whose time is over, up to `budget` of work; how many, and whether there was more to be done.
+    /// Drops items whose time is over, up to `budget` of work. Returns how many, and whether more was to be done.
     pub(super) fn expire(&mut self, now: Now, budget: u32, acts: &mut Vec<Act>) -> (u32, bool) {
         let mut work = budget;
         let mut dropped = 0;

@@ -1,6 +1,7 @@
-//! The items on the ladder: where each is, in which tier and which slot, and in which order they go.
+//! Residents: the items on the ladder, with their tiers, slots and eviction orders.
 //!
-//! [`Residents`] can be asked who goes next, and about any item. What changes them is [`super::item_lifecycle`].
+//! [`Residents`] can be asked for the next victim, and about any item. The functions that change them are in
+//! [`super::item_lifecycle`].
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ fn slots(level: &LevelConfig, config: &LadderConfig, classes: Arc<SizeClasses>) 
     slots
 }
 
-/// Has a level give out pages up to its capacity, and take memory for so many bytes ahead.
+/// Has a level give out pages up to its capacity, and take `ahead_bytes` of memory ahead.
 fn resize(slots: &mut Slots, capacity_bytes: u64, ahead_bytes: u64) {
     let (supply, pages) = slots.supply_mut();
     supply.set_end((capacity_bytes / PAGE_BYTES).min(PAGES_MAX) as u32, |page| pages.is_free(page));
@@ -47,7 +48,7 @@ pub struct NewItem {
     pub expires_at_ms: Option<u64>,
     /// The item that it replaces and whose tier and recency it inherits. The driver has pinned that one.
     pub rewrites: Option<Id>,
-    /// Whose it is, below [`super::TENANTS_MAX`]; of no meaning where tenants are not told apart.
+    /// Its tenant, below [`super::TENANTS_MAX`]; without meaning where tenants are not told apart.
     pub tenant: u16,
 }
 
@@ -111,7 +112,7 @@ impl Residents {
         &self.classes
     }
 
-    /// Whose the items are, where they are told apart.
+    /// The tenants of the items, where they are told apart.
     pub fn tenants(&self) -> Option<&Tenants> {
         self.orders.tenants()
     }
@@ -134,7 +135,7 @@ impl Residents {
         self.orders.choose(tenant, tier, (&self.nodes, &self.levels[tier].slots), now, rng)
     }
 
-    /// What a hit writes beside the node.
+    /// The word that a hit writes in addition to the node.
     #[inline]
     pub fn mark(&self, id: Id) -> Option<&u64> {
         self.orders.mark(id)
@@ -146,7 +147,7 @@ impl Residents {
         self.levels[usize::from(loc.tier)].place_bytes(loc.unit)
     }
 
-    /// Whether an item of so many bytes could be admitted if everything else went: a larger one never is.
+    /// Whether an item of `bytes` could be admitted if everything else left: a larger one never is.
     pub fn could_hold(&self, bytes: u64) -> bool {
         match self.classes.fit(bytes) {
             Fit::Slot(_) => true,
@@ -198,7 +199,7 @@ impl Residents {
         }
     }
 
-    /// Changes a tier's capacity, to at most what it was made for. What is above it leaves by and by.
+    /// Changes a tier's capacity, to at most what it was made for. Items beyond it leave in later steps.
     pub(super) fn set_capacity(&mut self, tier: usize, capacity_bytes: u64) {
         let slots = &mut self.levels[tier].slots;
         let most = u64::from(slots.supply().pages_total()) * PAGE_BYTES;
@@ -213,7 +214,7 @@ impl Residents {
         self.nodes.bytes() + self.orders.bytes() + slots
     }
 
-    /// Forgets all items. The memory is given back by and by.
+    /// Forgets all items. Their memory is freed a little at a time.
     pub(super) fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
         self.nodes.clear_into(deferred_free);
         self.orders.clear_into(deferred_free);

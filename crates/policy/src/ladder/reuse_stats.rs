@@ -1,5 +1,5 @@
-//! What requests have taught: how soon items of a tier are used again, how long those have waited that leave it, and whether new
-//! items are used before they leave the fast tier.
+//! Reuse statistics: how soon items of a tier are used again, how old items are when they leave it, and whether new items are
+//! used before they leave the fast tier.
 
 use super::LEVELS_MAX;
 use super::classes::Fit;
@@ -98,13 +98,13 @@ impl Learnt {
         self.tiers[tier].reuse.is_below_mean(reuse, factor)
     }
 
-    /// The same for the age at which items leave the tier.
+    /// Whether `reuse` is below `factor` in 1/256 of the age at which items leave the tier.
     #[inline]
     pub fn is_below_tail_age(&self, tier: usize, reuse: u64, factor: u32) -> bool {
         (reuse << 14) < self.tiers[tier].tail_age * u64::from(factor)
     }
 
-    /// Whether an item that was used again after so many ticks is worth a place in a tier as it stands.
+    /// Whether an item that was used again after `reuse` ticks is worth a place in a tier as it stands.
     pub fn would_stay(&self, tier: usize, reuse: u64) -> bool {
         self.is_below_mean(tier, reuse, WHOLE) || reuse * 64 < self.tiers[tier].tail_age
     }
@@ -130,7 +130,7 @@ impl Learnt {
     }
 }
 
-/// Whether the fast tier has room that nobody else wants, as it has until it was filled once.
+/// Whether the fast tier has unused room, as it has until it was filled once.
 fn is_roomy(config: &LadderConfig, fast: &Level, fit: Fit) -> bool {
     let pages = if let Fit::Run(pages) = fit { pages } else { 1 };
     let supply = fast.slots.supply();

@@ -1,21 +1,22 @@
-//! Who goes first in a tier: lists, or samples.
+//! Eviction order of one tier: lists, samples, or a policy of [`crate::evict`].
 //!
-//! *Who must give* and *which slot becomes free* are two questions. The first is asked of a tier ([`super::victims::Orders::coldest`]):
-//! the list policy answers with the oldest of its lists' tails, the sampling one with K draws among all items of the
-//! tier. The second is asked of a class ([`super::victims::Orders::victim`]), when a slot of just that class is wanted now.
+//! There are two questions: *which item of the tier must leave*, and *which slot of a class becomes free*. The first is asked of
+//! a tier ([`super::victims::Orders::coldest`]): lists answer with the oldest of their tails, samples with K draws among all
+//! items of the tier. The second is asked of a class ([`super::victims::Orders::victim`]), when a slot of just that class is
+//! wanted now.
 //!
-//! Sampling keeps nothing of its own: the tables of the pages already say who lies in which slot, and the node when it
-//! was last used, so a draw is a random slot of a random page, a hit writes the node and nothing else, and the eight
-//! bytes of links per item are saved (Wang 2024, sections 2.2.1 and 6.2). An insertion point becomes an initial age: an
-//! item that was not used since it came looks older than it is, by the age that the tier's items reach at that point.
+//! Sampling keeps no state of its own: the tables of the pages already say which item lies in which slot, and the node when it
+//! was last used. So a draw is a random slot of a random page, a hit writes the node and nothing else, and the eight bytes of
+//! links per item are saved (Wang 2024, sections 2.2.1 and 6.2). An insertion point becomes an initial age: an item that was not
+//! used since it came looks older than it is, by the age that the tier's items reach at that point.
 //!
-//! Any other policy of [`crate::evict`] can order the tiers ([`Order::Policy`]). It answers the second question class by class, as alone;
-//! the first has no answer of its own, since the orders of two classes cannot be compared: the victim goes that was not used for
-//! longest. The node has no bit to spare, so a policy keeps its links, queues and ghosts beside it. Counted with nodes and tables of
-//! pages, items of 200 bytes, none used again: 21 bytes an item with lists, FIFO, CLOCK and SIEVE (one link forth and one back), 13
-//! with samples, 30 with SLRU and ARC, which tell segments apart, 42 with 2Q and 56 with S3-FIFO, which remember as many keys that are
-//! gone. Tables of ghosts double in one piece, so metadata may exceed what is kept free for it until the next steps have taken
-//! pages back.
+//! Any other policy of [`crate::evict`] can order the tiers ([`Order::Policy`]). It answers the second question class by class.
+//! It has no answer of its own to the first, since the orders of two classes cannot be compared: of the classes' victims the
+//! least recently used one is evicted. The node has no bit to spare, so a policy keeps its links, queues and ghosts in tables of
+//! its own. Counted with nodes and tables of pages, for items of 200 bytes, none used again: 21 bytes an item with lists, FIFO,
+//! CLOCK and SIEVE (one link forth and one back), 13 with samples, 30 with SLRU and ARC, which tell segments apart, 42 with 2Q
+//! and 56 with S3-FIFO, which remember as many evicted keys. Tables of ghosts double in one piece, so metadata may exceed the
+//! room kept free for it until the next steps have taken pages back.
 
 use super::Class;
 use super::item_record::Place;
@@ -26,7 +27,7 @@ use crate::column::Column;
 use crate::evict::Named;
 use tiermem_base::Rng;
 
-/// Draws that may meet nobody before a sample is given up.
+/// Draws that may find no item before a sample is given up.
 const REFUSALS_MAX: u32 = 64;
 /// The largest count of uses that is kept.
 const USES_MAX: u8 = 15;
@@ -54,16 +55,16 @@ pub enum Order {
     /// LRU lists with an insertion point, one per class ([`Lru`]).
     #[default]
     Lists,
-    /// Of so many items drawn at random the first by priority.
+    /// The first by priority of `k` items drawn at random.
     Sample {
         /// How many.
         k: u8,
         /// Which of them.
         by: Priority,
     },
-    /// The order of an eviction policy of [`crate::evict`], one per class. All tiers have the same one, for a policy knows an item
-    /// from its admission on, and keeps what it knows when the item moves. It keeps that beside the node, 8 to 32 bytes an item,
-    /// which is charged to tier 0 like everything else.
+    /// The order of an eviction policy of [`crate::evict`], one per class. All tiers have the same one, because a policy knows an
+    /// item from its admission on, and keeps what it knows when the item moves. It keeps that in tables of its own, 8 to 32 bytes
+    /// an item, which are charged to tier 0 like all metadata.
     Policy(Named),
 }
 
@@ -170,7 +171,7 @@ impl Sampling {
     }
 }
 
-/// What the priorities beside recency know of items.
+/// The counts of uses, for the priorities that need more than recency.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uses(Option<Column<u8>>);
 
@@ -227,7 +228,7 @@ pub(super) struct Draw<'a> {
     pub sampling: &'a mut Sampling,
     /// How many items.
     pub k: u8,
-    /// Which of them goes first.
+    /// The priority by which one of them is evicted.
     pub by: Priority,
     /// The ticks now.
     pub recency: u32,
@@ -258,7 +259,7 @@ impl Draw<'_> {
             let insertion_age = self.sampling.insertion.age();
             first.meet(id, self.key(id, place, insertion_age));
         }
-        // Where few slots are taken, draws may all miss: somebody nearby will do.
+        // Where few slots are taken, all draws may miss: an item nearby will do.
         first.id().or_else(|| {
             let (by_class, pages) = (self.slots.by_class(), self.slots.pages());
             let mut near = |class| by_class.any_of(class, pages, rng, |id| self.nodes.get(id).may_go());
@@ -294,7 +295,7 @@ impl Draw<'_> {
     }
 }
 
-/// Which of the items that were drawn goes first: of equals the one that was met first.
+/// The victim among the items drawn: the first by priority, and of equals the one that was drawn first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct First(Option<((u64, u32), Id)>);
 

@@ -1,4 +1,4 @@
-//! The work between requests: expiry, eviction, demotion, promotion, in batches (Wang 2024, sections 5.1.3 and 5.1.4).
+//! Steps: the work between requests, in batches: expiry, eviction, demotion, promotion (Wang 2024, sections 5.1.3 and 5.1.4).
 
 use super::demotion::Giving;
 use super::watermark_reclaim::Relief;
@@ -8,7 +8,7 @@ use tiermem_base::Rng;
 
 /// Items that expire in one piece of work when nothing else is to be done.
 const IDLE_EXPIRED: u32 = 256;
-/// Budgets of steps that come late: at most so many times those of one in time.
+/// The budgets of a late step are at most this many times those of one in time.
 const LATE_MAX: u64 = 32;
 /// Pieces of waste dropped when nothing else is to be done.
 const DEFERRED_FREE_IDLE: u32 = 16;

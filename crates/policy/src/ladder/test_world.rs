@@ -1,4 +1,4 @@
-//! Items on a small ladder, for the tests of its parts. What enters, is used and moves does so as on a whole one, and nothing else
+//! A small ladder with items, for the tests of its parts. Items enter, are used and move as on a whole ladder, and nothing else
 //! happens by itself.
 
 use super::item_lifecycle::Transit;
@@ -25,7 +25,7 @@ pub struct World {
 }
 
 impl World {
-    /// Tiers of so many pages. The item that was not used for longest goes first, ages are known to the request, metadata is not
+    /// Tiers of `pages` pages each. The least recently used item is evicted first, ages are known to the request, metadata is not
     /// charged and nothing is kept free.
     pub fn config(pages: &[u64]) -> LadderConfig {
         let capacities: Vec<u64> = pages.iter().map(|pages| pages * PAGE_BYTES).collect();
@@ -47,7 +47,7 @@ impl World {
         World { transit, learnt, rng: Rng::seeded(1), acts: Vec::new(), now: Now::default() }
     }
 
-    /// One tier of so many pages, sampled by recency, of which tenants 1 and 2 have a MiB each.
+    /// One tier of `pages` pages, sampled by recency, of which tenants 1 and 2 have a MiB each.
     pub fn of_two_tenants(pages: u64) -> Self {
         let mut config = World::config(&[pages]);
         config.tenants = true;
@@ -64,7 +64,7 @@ impl World {
         self.enter_of(0, tier, bytes)
     }
 
-    /// The same for a tenant's.
+    /// Enters an item of a tenant.
     pub fn enter_of(&mut self, tenant: u16, tier: usize, bytes: u64) -> Option<Id> {
         let residents = &mut self.transit.residents;
         self.now.requests += 1;
@@ -105,7 +105,7 @@ impl World {
         last.into_iter().for_each(|last| self.transit.end_moves(last, true, |_| {}));
     }
 
-    /// Who was told to move since this was last asked, and how, or to leave.
+    /// The items that were told to move since the last call, and how, and those that were told to leave.
     pub fn decided(&mut self) -> (Vec<(Id, MoveKind)>, Vec<Id>) {
         let (mut moved, mut dropped) = (Vec::new(), Vec::new());
         for act in self.acts.drain(..) {
@@ -134,7 +134,7 @@ impl World {
         items.into_iter().max_by_key(|&id| nodes.age(id, self.now))
     }
 
-    /// The class of items of so many bytes.
+    /// The class of items of `bytes`.
     pub fn class(&self, bytes: u64) -> Class {
         let classes = &self.transit.residents.classes;
         classes.class(classes.fit(bytes))

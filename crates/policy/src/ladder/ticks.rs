@@ -1,4 +1,4 @@
-//! Ticks: so many requests each, to which it is known when items were last used.
+//! Ticks: the unit of time for last uses, a fixed number of requests.
 
 use super::item_record::LAST_MASK;
 use crate::Now;
@@ -8,7 +8,7 @@ use crate::Now;
 pub(super) struct Ticks(u64);
 
 impl Ticks {
-    /// Ticks of so many requests, one at least.
+    /// Ticks of `requests` requests, one at least.
     pub fn of_requests(requests: u64) -> Self {
         Ticks(requests.max(1))
     }

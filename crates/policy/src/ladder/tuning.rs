@@ -1,4 +1,4 @@
-//! What may be changed about a ladder while it runs.
+//! Tuning: the settings of a ladder that may change while it runs.
 
 use super::config::{Eviction, LadderConfig, Reactive, Watermarks};
 use crate::promotion_rule::{Promotion, WHOLE};
@@ -11,8 +11,8 @@ pub struct Tuning {
     pub eviction: Eviction,
     /// When the fast tier is full.
     pub reactive: Reactive,
-    /// Who is promoted. [`Promotion::ReuseTimeScan`] keeps a reuse time for each item, so a ladder either began with
-    /// it and keeps it, or never has it.
+    /// The rule by which items are promoted. [`Promotion::ReuseTimeScan`] keeps a reuse time for each item, so a ladder either
+    /// began with it and keeps it, or never has it.
     pub promotion: Promotion,
     /// Whether free space is kept ready in the background.
     pub proactive: bool,

@@ -1,4 +1,4 @@
-//! The orders of all tiers: who goes next, of a class or of a tier.
+//! Victims: the eviction orders of all tiers, which name the next victim of a class or of a tier.
 
 use super::classes::SizeClasses;
 use super::item_record::Place;
@@ -15,7 +15,7 @@ use tiermem_base::Rng;
 /// Used items that are passed over at once in search of a victim.
 const PASSED_OVER: usize = 8;
 
-/// Who goes next from each tier.
+/// The eviction order of each tier.
 #[derive(Clone, Debug)]
 pub(super) struct Orders {
     lists: Lru,
@@ -27,7 +27,7 @@ pub(super) struct Orders {
     uses: Uses,
     /// The policy of all tiers, where it is one by its name, with the same domains as the lists.
     policy: Option<evict::Order>,
-    /// Whose the items are, where they are told apart.
+    /// The tenants of the items, where they are told apart.
     tenants: Option<Tenants>,
 }
 
@@ -51,7 +51,7 @@ impl Orders {
         }
     }
 
-    /// Whose the items are, where they are told apart.
+    /// The tenants of the items, where they are told apart.
     #[inline]
     pub fn tenants(&self) -> Option<&Tenants> {
         self.tenants.as_ref()
@@ -92,7 +92,7 @@ impl Orders {
         }
     }
 
-    /// Enters an item in the order of its tier. Its place has so many bytes.
+    /// Enters an item, whose place has `bytes`, in the order of its tier.
     #[inline]
     pub fn insert(
         &mut self,
@@ -114,7 +114,7 @@ impl Orders {
         }
     }
 
-    /// Takes an item out of the order of its tier. Its place has so many bytes.
+    /// Takes an item, whose place has `bytes`, out of the order of its tier.
     pub fn remove(
         &mut self,
         id: Id,
@@ -159,7 +159,7 @@ impl Orders {
         self.policy.iter_mut().for_each(|policy| policy.hit(id, touch, || domain));
     }
 
-    /// What a hit writes beside the node.
+    /// The word that a hit writes in addition to the node.
     #[inline]
     pub fn mark(&self, id: Id) -> Option<&u64> {
         match &self.policy {
@@ -234,7 +234,7 @@ impl Orders {
             return self.sample(tier, None, (nodes, slots), context);
         }
         let mut coldest: Option<(u32, Id)> = None;
-        // Classes whose last items were used have none of the coldest, unless all are so.
+        // A class whose last items were used has none of the coldest items, unless all classes are like that.
         for at_hand in [true, false] {
             for class in (0..=slots.by_class().runs().0).map(Class) {
                 if slots.by_class().class_use(class).items > 0
@@ -253,7 +253,7 @@ impl Orders {
     }
 
     /// Classes of a tier that hold something, with their next victim and its age, coldest first. Where tenants are told apart,
-    /// items of those that are to give.
+    /// only items of tenants that are to give.
     pub fn donors(
         &mut self,
         tier: usize,
@@ -327,7 +327,7 @@ impl Orders {
         self.lists.metadata_bytes() + policy + self.uses.bytes() + tenants
     }
 
-    /// Forgets all items. The memory is given back by and by.
+    /// Forgets all items. Their memory is freed a little at a time.
     pub fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
         self.lists.clear_into(deferred_free);
         self.uses.clear();
@@ -374,8 +374,8 @@ mod tests {
     }
 
     proptest! {
-        /// Lists by recency and the policy of another name: the first of a class, of a tier, and of each class of a tier are those that
-        /// a look at all items finds.
+        /// With lists by recency and with a policy of another name, the first of a class, of a tier, and of each class of a tier
+        /// are those that a look at all items finds.
         #[test]
         fn who_goes_next_is_first_in_its_class_and_not_used_for_longest_in_its_tier(
             is_fifo in any::<bool>(),

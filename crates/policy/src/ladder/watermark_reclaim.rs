@@ -1,5 +1,5 @@
-//! Space that is kept free in the background: a tier that falls below the low watermark, or a class of it, gives items away until
-//! the high one is reached (Wang 2024, section 5.1.3).
+//! Reclaim by watermarks, in the background: a tier or a class below its low watermark gives items away until the high one is
+//! reached (Wang 2024, section 5.1.3).
 
 use super::Context;
 use super::classes::Class;
@@ -15,7 +15,7 @@ const PRESSED_BATCH: u32 = 8;
 const PASSES_MAX: u8 = 8;
 /// Pages of a tier taken back in one step when it is above its limit.
 const RECLAIM_BATCH: u32 = 4;
-/// Once so many acts are decided no further page is taken back in this step.
+/// Once this many acts are decided no further page is taken back in this step.
 const ACTS_MAX: usize = 512;
 
 /// How far the relief of one tier has come.
@@ -25,7 +25,7 @@ struct Tier {
     pressed: bool,
     /// The class that then gives next, and how many items.
     coldest_class: Option<(Class, u32)>,
-    /// How often in a row used items of short classes were passed over and nobody was found.
+    /// How often in a row used items of short classes were passed over without finding a victim.
     passes: u8,
 }
 
@@ -63,7 +63,7 @@ impl Relief {
         }
     }
 
-    /// Takes a page back, from whomever it is where nobody else has one to give.
+    /// Takes a page back, even from a protected tenant where no other has one to give.
     fn reclaim_or_force(tier: usize, transit: &mut Transit, context: &mut Context<'_>) -> bool {
         let reclaim = Reclaim::in_background(tier, transit);
         reclaim.pages(1, transit, context)
@@ -134,7 +134,7 @@ impl Relief {
         budget
     }
 
-    /// Has a tier that is pressed give its coldest items until so many bytes are free.
+    /// Has a pressed tier give its coldest items until enough bytes are free.
     fn relieve_tier(
         &mut self,
         tier: usize,
@@ -213,8 +213,8 @@ mod tests {
     }
 
     proptest! {
-        /// From the low watermark on a tier gives, no more at a time than the budget, until the high one is reached; the oldest first
-        /// where there is one class. Above it nobody has to leave.
+        /// Below the low watermark a tier gives items, no more at a time than the budget, until the high one is reached; the
+        /// oldest first where there is one class. Above it no item has to leave.
         #[test]
         fn a_tier_gives_from_the_low_to_the_high_watermark(
             count in 0u64..41, budget in 1u32..5, uses in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
@@ -251,7 +251,8 @@ mod tests {
             prop_assert!(!is_low || free_bytes(&world, 0) == PAGES * PAGE_BYTES * 2 / 5);
         }
 
-        /// Whatever lies there: a tier that need not go on is not below the low watermark, and classes that asked have reached the high one.
+        /// Whatever lies there: a tier that need not go on is not below the low watermark, and classes that asked have reached
+        /// the high one.
         #[test]
         fn what_need_not_go_on_has_enough(sizes in prop::collection::vec(0usize..SIZES.len(), 1..300), is_last in any::<bool>()) {
             let tiers: &[u64] = if is_last { &[PAGES] } else { &[PAGES, 3 * PAGES] };

@@ -1,4 +1,4 @@
-//! Taking places that somebody else chose.
+//! Adoption of places that were chosen before: those of items which outlived the process.
 
 use super::{Page, PageState, Slots};
 use crate::Id;

@@ -1,4 +1,4 @@
-//! What each class has: its pages, those of them that have a free slot, and how many slots that are.
+//! Space of each class: its pages, those with a free slot, and the number of slots.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::Id;
 use crate::ladder::classes::{Class, SizeClasses};
 use tiermem_base::Rng;
 
-/// Pages whose tables are walked when draws met nobody.
+/// Pages whose tables are walked when draws found no item.
 const PAGES_WALKED: u64 = 4;
 
 /// One class.
@@ -28,7 +28,7 @@ pub(in crate::ladder) struct ClassUse {
     pub items: u32,
     /// Slots within its pages, free ones on pages being emptied not counted.
     pub slots: u32,
-    /// Those of them that nobody has.
+    /// Slots among them that are free.
     pub slots_free: u32,
 }
 
@@ -95,7 +95,7 @@ impl ByClass {
         }
     }
 
-    /// What a page has free counts no longer: nobody can have it.
+    /// The free slots of a page count no longer: they are not given out.
     pub(super) fn begin_draining(&mut self, at: u32, pages: &mut Pages) {
         let page = pages.page(at);
         let (class, free) = (page.class(), page.slots_free());
@@ -169,7 +169,7 @@ impl ByClass {
         }
     }
 
-    /// Takes a page out from those of its class.
+    /// Takes a page out of its class.
     pub(super) fn part(&mut self, at: u32, pages: &mut Pages) {
         self.run_pages -= u32::from(pages.page(at).state() != PageState::Slots);
         let page = pages.page(at);
@@ -208,7 +208,7 @@ impl ByClass {
         }
     }
 
-    /// Free slots of a class on pages that give them, those of `but` not counted.
+    /// Free slots of a class on pages that give them, those on pages `but` not counted.
     pub fn slots_free_beside(&self, class: Class, but: &Range<u32>, pages: &Pages) -> u64 {
         let others = self.partials(class, pages).filter(|(at, _)| !but.contains(at));
         others.map(|(_, page)| u64::from(page.slots_free())).sum()
@@ -225,7 +225,8 @@ impl ByClass {
         page.item((at % slots) as usize)
     }
 
-    /// Some item of the class that `may_go` accepts, looked for in a few pages from a random one on: where draws met nobody.
+    /// Some item of the class that `may_go` accepts, looked for in a few pages from a random one on: the fallback when draws
+    /// found none.
     pub fn any_of(
         &self,
         class: Class,
@@ -242,7 +243,7 @@ impl ByClass {
         })
     }
 
-    /// Units of all slots that nobody has.
+    /// Units of all free slots.
     pub(super) fn free_units(&self) -> u64 {
         self.free_units
     }
@@ -282,7 +283,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is taken, given back, drained and kept: the lists and sums are those of a recount.
+        /// Over any sequence of takes, returns, drains and keeps, the lists and sums equal a recount.
         #[test]
         fn lists_and_sums_equal_a_recount(ops in prop::collection::vec((0u8..9, 0u64..200_000, any::<prop::sample::Index>()), 1..200)) {
             let classes = Arc::new(SizeClasses::geometric(2.0));

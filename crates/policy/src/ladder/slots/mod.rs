@@ -1,8 +1,8 @@
-//! The space of one slotted tier: pages given to classes, slots within them, page runs for large items.
+//! Slots: the space of one tier, as pages given to classes, slots within them, and page runs for large items.
 //!
 //! | file | part | owns |
 //! | --- | --- | --- |
-//! | `page.rs` | [`Pages`] | what each page is, and who holds its slots |
+//! | `page.rs` | [`Pages`] | what each page is, and which item holds each of its slots |
 //! | `by_class.rs` | [`ByClass`] | the pages of each class, those with a free slot, how many slots there are |
 //! | `supply.rs` | [`Supply`] | which pages may be given out, and how many; which are kept for a large item (`reserved_range.rs`) |
 //! | `touched.rs` | [`Touched`] | which pages have memory, and of which it is taken ahead (`prefault.rs`) |
@@ -59,7 +59,7 @@ impl Slots {
         &self.pages
     }
 
-    /// The same, to write down who holds a place, and to forget what is free behind the end.
+    /// The pages, to write down the holder of a place, and to forget free pages behind the end.
     #[inline]
     pub(super) fn pages_mut(&mut self) -> &mut Pages {
         &mut self.pages
@@ -77,7 +77,7 @@ impl Slots {
         &self.supply
     }
 
-    /// The same, to change how many that are, and the pages, which say what is free.
+    /// The supply, to change the number of pages, and the pages, which say what is free.
     pub(super) fn supply_mut(&mut self) -> (&mut Supply, &Pages) {
         (&mut self.supply, &self.pages)
     }

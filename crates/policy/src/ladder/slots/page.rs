@@ -1,4 +1,4 @@
-//! The pages of a tier: to which class each is given, and who holds its slots.
+//! Pages of a tier: the class of each, and the holder of each of its slots.
 
 use std::sync::Arc;
 
@@ -30,12 +30,12 @@ pub(super) enum PageState {
     RunTail,
 }
 
-/// Who holds a slot.
+/// The holder of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A live item.
     Item(Id),
-    /// Nobody any more, but the bytes must stay for now.
+    /// No item any more, but the bytes must stay for now.
     Ghost,
 }
 
@@ -199,7 +199,7 @@ impl Pages {
         Pages { classes, pages: Vec::new(), table_bytes: 0 }
     }
 
-    /// The pages, for whoever throws them away, and their bytes.
+    /// Takes out all pages, to be freed later, and returns their bytes.
     pub(super) fn take_all(&mut self) -> (Vec<Page>, u64) {
         (std::mem::take(&mut self.pages), std::mem::take(&mut self.table_bytes))
     }
@@ -264,7 +264,7 @@ impl Pages {
         self.classes.fit_bytes(self.fit_at(unit))
     }
 
-    /// Writes down who holds a taken slot.
+    /// Writes down the holder of a taken slot.
     pub fn set_holder(&mut self, unit: u32, holder: Holder) {
         let (at, slot) = self.locate(unit);
         self.pages[at as usize].table[slot] = match holder {
@@ -273,7 +273,7 @@ impl Pages {
         };
     }
 
-    /// Who holds the taken slot at `unit`.
+    /// The holder of the taken slot at `unit`.
     pub fn holder_at(&self, unit: u32) -> Holder {
         let (at, slot) = self.locate(unit);
         match self.pages[at as usize].table[slot] {
@@ -356,7 +356,7 @@ mod tests {
     #[derive(Clone, Debug)]
     struct Known {
         class: Class,
-        /// Who holds each slot that is taken; of a run, the whole of it.
+        /// The holder of each slot that is taken; of a run, the whole of it.
         holders: BTreeMap<u32, Holder>,
         /// Of a run its pages.
         run: Option<u32>,
@@ -364,7 +364,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is opened, taken, given back and closed: what lies where, and whose it is, are as a list of all pages has it.
+        /// Over any sequence of opens, takes, returns and closes, contents and holders equal those of a plain list of pages.
         #[test]
         fn equals_a_list_of_pages(ops in prop::collection::vec((0u8..10, any::<prop::sample::Index>(), 0u8..6, 1u32..5), 1..150)) {
             let classes = Arc::new(SizeClasses::geometric(2.0));

@@ -1,20 +1,21 @@
-//! Memory that is taken before it is needed. The first write to a page waits for the system to find and clear memory for
-//! it, a huge page at a time, and nobody else is served meanwhile; so the driver is told which pages come next, and has
-//! their memory taken by somebody who may wait.
+//! Prefaulting: memory for pages is taken before it is needed.
 //!
-//! Nothing here decides about items: a page whose memory was taken early counts as written, so it is given back as any
-//! other when the tier may hold less, and no more is taken than may be used.
+//! The first write to a page waits for the system to find and clear memory for it, a huge page at a time, and no request is
+//! served meanwhile. So the driver is told which pages come next, and has their memory taken by a thread that may wait.
+//!
+//! Nothing here decides about items: a page whose memory was taken early counts as written, so it is given back like any other
+//! when the tier may hold less, and no more is taken than may be used.
 
 use std::ops::Range;
 
 use crate::ladder::PAGE_BYTES;
 use crate::ladder::page_set::PageSet;
 
-/// Memory is looked ahead for once in so many pages, a huge page of most processors, and never for less.
+/// Free pages are searched once for this many pages given out, a huge page of most processors, and never for less.
 const PIECE_PAGES: u32 = (2 << 20) / PAGE_BYTES as u32;
 /// At most this part of a tier is taken ahead.
 const TIER_PARTS: u64 = 16;
-/// Where most pages are in use the next free ones lie far away: so many times the distance is looked over.
+/// Where most pages are in use the next free ones lie far away: the search covers this many times the distance.
 const LOOKED_OVER: u32 = 4;
 
 /// What is still to be looked over.
@@ -34,7 +35,7 @@ impl Ahead {
         Ahead { distance_pages, next: 0, until: piece, free_left: piece }
     }
 
-    /// A page is given out; the next ones follow behind it, as the lowest free one goes first.
+    /// A page is given out; the next ones follow behind it, because the lowest free page is given out first.
     #[inline]
     pub fn note_given(&mut self, page: u32, was_touched: bool) {
         if !was_touched || page.is_multiple_of(PIECE_PAGES) {
@@ -54,8 +55,8 @@ impl Ahead {
         self.distance_pages
     }
 
-    /// Pages in a row before `end`, free and not touched, whose memory is to be taken now; they count as touched, of which
-    /// there are `limit` at most.
+    /// Pages in a row before `end`, free and not touched, whose memory is to be taken now. They count as touched from now on;
+    /// `limit` pages may be touched at most.
     pub fn take(
         &mut self,
         end: u32,

@@ -1,4 +1,5 @@
-//! A window of pages of a tier that is held for one large item: what becomes free in it is given to nobody else.
+//! Reserved range: a window of pages of a tier that is held for one large item. Pages that become free in it are given to no
+//! other.
 
 use std::ops::Range;
 
@@ -28,7 +29,7 @@ impl Held {
         is_held
     }
 
-    /// Free pages that nobody is given.
+    /// Free pages of the window, which are not given out.
     pub(super) fn free(&self) -> u32 {
         self.free
     }

@@ -1,4 +1,4 @@
-//! Which pages of a tier may be given out: how many, up to where, and which are kept for a large item.
+//! Supply of pages: how many of a tier may be given out, up to where, and which are kept for a large item.
 
 use std::ops::Range;
 
@@ -84,7 +84,7 @@ impl Supply {
         self.limit.saturating_sub(self.used + self.held.free())
     }
 
-    /// Pages before the end that nobody has and that are not kept, may they be given out or not.
+    /// Free pages before the end that are not kept, whether they may be given out or not.
     pub(super) fn free_pages(&self) -> &PageSet {
         &self.free
     }
@@ -94,17 +94,17 @@ impl Supply {
         if pages > self.free() { None } else { self.free.first_run(pages) }
     }
 
-    /// Whether so many pages in a row are free, may they be given out or not.
+    /// Whether `pages` pages in a row are free, whether they may be given out or not.
     pub fn has_pages_in_row(&mut self, pages: u32) -> bool {
         self.free.first_run(pages).is_some()
     }
 
-    /// How many pages have to become free before so many may be given out.
+    /// How many pages have to become free before `pages` may be given out.
     pub fn pages_short(&self, pages: u32) -> u32 {
         (self.used + self.held.free() + pages).saturating_sub(self.limit)
     }
 
-    /// Whether so many pages from `at` on are free and may be given out.
+    /// Whether `pages` pages from `at` on are free and may be given out.
     pub(super) fn are_free(&self, at: u32, pages: u32) -> bool {
         let end = u64::from(at) + u64::from(pages);
         end <= u64::from(self.end)
@@ -132,8 +132,8 @@ impl Supply {
         }
     }
 
-    /// Keeps a window of pages for one large item: what becomes free in it is given to nobody else. There is one at a time: the free
-    /// pages of the one before are everybody's again. An empty one keeps nothing.
+    /// Keeps a window of pages for one large item: pages that become free in it are given to no other. There is one window at a
+    /// time: the free pages of the one before can be given out again. An empty window keeps nothing.
     pub fn hold(&mut self, window: Range<u32>, is_free: impl Fn(u32) -> bool) {
         for page in std::mem::take(&mut self.held).window().filter(|&page| is_free(page)) {
             self.set_free(page);

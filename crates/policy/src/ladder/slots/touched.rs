@@ -1,5 +1,5 @@
-//! Which pages of a tier have memory: those that were written, and those of which it was taken before. It is given back where the
-//! tier may not use it any more.
+//! Touched pages: pages of a tier that have memory, because they were written or because their memory was taken ahead. It is
+//! given back where the tier may not use it any more.
 
 use std::ops::Range;
 

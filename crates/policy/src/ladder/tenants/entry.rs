@@ -1,6 +1,6 @@
-//! What an item's tenant knows of it.
+//! The tenant's entry for an item: its owner and its position in the owner's list.
 
-/// Whose an item is, and where it stands in that tenant's list: one place in memory, for who moves needs both.
+/// The tenant of an item, and the item's position in that tenant's list: together in memory, because a move needs both.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry {
     pub owner: u16,

@@ -1,4 +1,4 @@
-//! Who has most beside what is theirs: a tournament of all tenants.
+//! The fullest tenants, by bytes relative to their shares: a tournament tree of all tenants.
 
 /// Nodes that a search for the next ones keeps in hand.
 const FRONTIER: usize = 64;

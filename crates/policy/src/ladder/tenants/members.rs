@@ -53,7 +53,7 @@ impl Members {
         Some(last)
     }
 
-    /// Empties it; the memory is given back by and by.
+    /// Removes all members; their memory is freed a little at a time.
     pub fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
         let bytes = self.bytes();
         deferred_free.add(std::mem::take(&mut self.chunks), bytes);

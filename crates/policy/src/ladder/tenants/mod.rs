@@ -1,17 +1,17 @@
-//! Whose items: every tenant is a sampling domain of its own in every tier (Wang 2024, sections 4.1.3 and 5.1.5).
+//! Tenants: every tenant is a sampling domain of its own in every tier (Wang 2024, sections 4.1.3 and 5.1.5).
 //!
 //! A tenant and a tier have a list of member items, so that drawing K keys of one tenant costs the same with one tenant or with
-//! thousands: nothing is filtered, nobody is asked whose a key is. What it takes is ten bytes an item (whose it is, where
-//! it stands in its list, the list itself) instead of the eight of links that sampling saves.
+//! thousands: nothing is filtered by tenant. It takes ten bytes an item (its tenant, its position in the tenant's list, the list
+//! itself) instead of the eight bytes of links that sampling saves.
 //!
-//! Each tenant has a *share* of each tier. Shares are of the memory that items have, whatever it comes to: when a slot is wanted
-//! the tenant gives that is fullest, its bytes beside its share, and so no tenant at or below its part of what all have loses an
-//! item to another. Memory that some leave unused, others may use meanwhile.
+//! Each tenant has a *share* of each tier. Shares are relative to the memory that items have, whatever it comes to. When a slot
+//! is wanted the fullest tenant gives, that is the one with most bytes relative to its share; so no tenant at or below its part
+//! of all bytes loses an item to another. Memory that some leave unused, others may use meanwhile.
 //!
-//! Pages belong to classes and not to tenants. Where the fullest has nothing of the class that is wanted, the next ones that are
-//! above their part are asked, then whoever wants the slot; and only if all of them have nothing of the class is a page taken
-//! from another class. Live items on it move to slots that the fullest gives up for them. What little is left (a page
-//! on which somebody's only items of their class lie) goes all the same, and is counted ([`TenantCounters::trespasses`]).
+//! Pages belong to classes and not to tenants. Where the fullest tenant has nothing of the class that is wanted, the next ones
+//! above their part are asked, then the tenant that wants the slot; only if none of them has an item of the class is a page taken
+//! from another class. Live items on it move to slots that the fullest tenant gives up for them. The little that is left (a page
+//! with some tenant's only items of their class) is evicted all the same, and is counted ([`TenantCounters::trespasses`]).
 
 mod entry;
 mod fullest;
@@ -37,7 +37,7 @@ pub const TENANTS_MAX: usize = 4096;
 const GIVERS: usize = 4;
 /// Items drawn in search of a page to empty.
 const DONORS: usize = 32;
-/// Who is above its part by no more than so many bytes may trespass rather than be refused.
+/// A tenant that is above its part by no more bytes than this may trespass rather than be refused.
 const TRESPASS_BYTES: u64 = 2 * super::PAGE_BYTES;
 /// Draws for the K items of a sample, times K: not all that is drawn may go, or has the class that is wanted.
 const DRAWS: u32 = 8;
@@ -49,7 +49,7 @@ struct Holding {
     /// Of their places.
     bytes: u64,
     share_bytes: u64,
-    /// Whether somebody said so.
+    /// Whether the share was set, and is not the default.
     is_declared: bool,
     /// 0: the tier's.
     k: u8,
@@ -68,7 +68,7 @@ const _: () =
 pub struct TenantCounters {
     /// Items that were thrown out of the system from here.
     pub evictions: u64,
-    /// Of these, those that went for another tenant although this one was not above its part.
+    /// Of these, the items evicted for another tenant although this one was not above its part.
     pub trespasses: u64,
 }
 
@@ -97,7 +97,7 @@ struct Holdings {
     /// Of the tenants that have something.
     share_bytes: u64,
     insertion_point: f64,
-    /// The share of a tenant of whom nothing was said.
+    /// The share of a tenant whose share was not set.
     share_default: u64,
     /// Bytes of all this.
     held_bytes: u64,
@@ -203,7 +203,7 @@ impl Tenants {
         self.half = half;
     }
 
-    /// Whose an item is.
+    /// The tenant of an item.
     #[inline]
     pub fn owner(&self, id: Id) -> u16 {
         self.entries.cell(id).owner
@@ -228,7 +228,7 @@ impl Tenants {
         self.entries.grow_to(id);
     }
 
-    /// Whose an item is from now on; it is in no tier yet.
+    /// Sets the tenant of an item that is in no tier yet.
     pub(super) fn set_owner(&mut self, id: Id, tenant: u16) {
         self.entries.at(id).owner = tenant.min(TENANTS_MAX as u16 - 1);
     }
@@ -270,8 +270,8 @@ impl Tenants {
         counters.trespasses += u64::from(trespass);
     }
 
-    /// Whether a tenant loses nothing in a tier now: it is not above its part, does not want the room itself, and it is not so
-    /// that room is made for nobody in particular while all have just their part.
+    /// Whether a tenant loses nothing in a tier now: it is not above its part and does not want the room itself; and if the room
+    /// is for no particular tenant, some tenant is above its part.
     pub(super) fn is_protected(&self, tenant: u16, tier: usize, wants: Option<u16>) -> bool {
         let level = &self.levels[tier];
         let is_above = |tenant| level.is_above(tenant, wants);
@@ -281,8 +281,8 @@ impl Tenants {
             && (wants.is_some() || level.fullest.first(&mut fullest) == 0 || is_above(fullest[0]))
     }
 
-    /// Who is to give in a tier, first the first: those above their part by how full they are, then whoever wants the slot.
-    /// That one comes earlier if nobody is fuller.
+    /// The tenants that are to give in a tier, in order: those above their part, the fullest first, then the tenant that wants
+    /// the slot. That one comes earlier if it is among the fullest.
     fn givers(&self, tier: usize, wants: Option<u16>, givers: &mut [usize; GIVERS + 1]) -> usize {
         let level = &self.levels[tier];
         let found = level.fullest.first(&mut givers[..GIVERS]);
@@ -293,7 +293,7 @@ impl Tenants {
                 count += 1;
             }
         } else if count == 0 && found > 0 {
-            // Nobody wants it in particular, and all have just their part.
+            // No particular tenant wants it, and all have just their part.
             count = 1;
         }
         count
@@ -312,7 +312,7 @@ impl Tenants {
         self.entries.bytes() + self.levels.iter().map(level).sum::<u64>()
     }
 
-    /// Forgets all items; shares, K and counters stay. The memory is given back by and by.
+    /// Forgets all items; shares, K and counters stay. Their memory is freed a little at a time.
     pub(super) fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
         self.entries.clear_into(deferred_free);
         for level in &mut self.levels {
@@ -341,7 +341,8 @@ impl Tenants {
         }
     }
 
-    /// Whether a tenant may have what is others' where all else fails: it has hardly more than its part anywhere. Who floods does not.
+    /// Whether a tenant may take items of others where all else fails: it is hardly above its part in any tier. A tenant that
+    /// floods is.
     pub(super) fn may_trespass(&self, tenant: u16) -> bool {
         self.levels.iter().all(|level| {
             let (bytes, share) =
@@ -469,7 +470,7 @@ mod tests {
             self.shares.get(&tenant).copied().unwrap_or(self.share_default)
         }
 
-        /// Those that have something, and whoever is to get something.
+        /// The tenants that have something, and the one that is to get something.
         fn here(&self, wants: Option<u16>) -> BTreeSet<u16> {
             self.items.values().map(|&(owner, _)| owner).chain(wants).collect()
         }
@@ -491,8 +492,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, goes and is told of shares: what a tenant has and is to have are sums over all items, and nobody loses for
-        /// another what is its part.
+        /// Over any sequence of entries, departures and changes of shares, holdings and parts of tenants are sums over all items,
+        /// and no tenant loses its own part to another.
         #[test]
         fn parts_of_tenants_are_sums_over_all_items(
             ops in prop::collection::vec((0u8..12, 0..TENANTS, 0..TIERS, 1u64..40, any::<prop::sample::Index>()), 1..60),
@@ -518,7 +519,7 @@ mod tests {
                         known.items.remove(&id);
                     }
                     9 => {
-                        // Those that were never here have it; who is here keeps the share that there was.
+                        // Tenants that were never here get it; those that are here keep the share that there was.
                         let share_bytes = amount;
                         tenants.apply(Setting::Undeclared { tier, share_bytes });
                         known.share_default = share_bytes;

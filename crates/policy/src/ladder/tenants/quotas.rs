@@ -1,21 +1,21 @@
-//! What tenants are to have, as whoever divides memory says it: one change at a time, which the ladder does at once. Memory follows
-//! with the requests that want it.
+//! Quotas of tenants (shares and K), as the divider of memory sets them: one change at a time, in force at once. Memory follows
+//! with the requests that need it.
 
 use super::{Holdings, TENANTS_MAX, Tenants};
 
 /// A change to what tenants are to have of a ladder's tiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// All shares and K are forgotten: each tenant has what one has of whom nothing is said, until more is.
+    /// All shares and K are forgotten: each tenant has the defaults until it is set again.
     Anew,
-    /// Tenants that come from now on have so many bytes of a tier as their share.
+    /// The share of a tier for tenants that come from now on.
     Newcomers {
         /// The tier.
         tier: usize,
         /// The share.
         share_bytes: u64,
     },
-    /// So do those that are there and of whom nothing else was said.
+    /// The share of a tier for present tenants whose share was not set.
     Undeclared {
         /// The tier.
         tier: usize,
@@ -24,7 +24,7 @@ pub enum Setting {
     },
     /// A tenant has this share of a tier, and this K there.
     Share {
-        /// Whose.
+        /// The tenant.
         tenant: u16,
         /// The tier.
         tier: usize,
@@ -35,7 +35,7 @@ pub enum Setting {
     },
     /// A tenant has this K in a tier; its share stays.
     K {
-        /// Whose.
+        /// The tenant.
         tenant: u16,
         /// The tier.
         tier: usize,
@@ -88,7 +88,7 @@ impl Holdings {
         }
     }
 
-    /// The share that each tenant has of whom nothing else is said.
+    /// Sets the share of each tenant whose share was not set otherwise.
     fn set_share_default(&mut self, share_bytes: u64) {
         self.share_default = share_bytes;
         for tenant in 0..self.of.len() {

@@ -1,4 +1,4 @@
-//! How soon a tenant's items are used again in a tier, and how long those have waited that leave it.
+//! Reuse of a tenant's items in a tier: their mean reuse time, and how long its next victim has waited.
 
 use super::Tenants;
 use crate::Id;
@@ -6,10 +6,11 @@ use crate::ladder::Class;
 use crate::ladder::sampled_victim::Draw;
 use tiermem_base::Rng;
 
-/// The mean reuse time of a tenant's hits in a tier, where what was noted half a window ago and longer weighs half, and so on.
+/// The mean reuse time of a tenant's hits in a tier; hits noted half a window ago and longer weigh half, and so on.
 ///
-/// A tier's own mean ([`crate::promotion_rule::ReuseWindow`]) is that of whoever asks most. Held against it, the items of a tenant that
-/// asks less often would never go up into room that is its own, and those of one that asks more often would always come.
+/// The mean of a whole tier ([`crate::promotion_rule::ReuseWindow`]) is that of the tenant with most requests. Compared with it,
+/// the items of a tenant with fewer requests would never be promoted into its own room, and those of one with more requests
+/// always would.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reuse {
     sum: u64,
@@ -57,7 +58,7 @@ pub(super) struct Coldest {
 
 /// Questions for which one is looked for.
 const LOOK_EVERY: u32 = 8;
-/// What is found weighs one in so many.
+/// A new age weighs one part in this many.
 const WEIGHT: u32 = 8;
 
 impl Coldest {
@@ -69,7 +70,7 @@ impl Coldest {
         (self.mean, is_due)
     }
 
-    /// One was found that has waited so long; the mean with it.
+    /// Notes the age of a victim that was found. Returns the new mean.
     pub fn note(&mut self, age: u32) -> u32 {
         self.mean = if self.mean == 0 { age } else { self.mean - self.mean / WEIGHT + age / WEIGHT };
         self.mean
