@@ -1,8 +1,8 @@
-//! The pure cores that decide: which slot, which tier, who goes, who moves.
+//! The pure cores that decide: slots, tiers, eviction, moves.
 //!
-//! Everything here takes events and time as arguments and returns decisions. It does no I/O, reads no clock,
-//! starts no thread, owns no randomness and never iterates in hash order, so the simulator and the live engine
-//! run the same code and reach the same state.
+//! Everything here takes events and time as arguments and returns decisions. It does no I/O, reads no clock, starts no thread,
+//! owns no randomness and never iterates in hash order, so the simulator and the live engine run the same code and reach the same
+//! state.
 #![forbid(unsafe_code)]
 
 pub mod choose_k;

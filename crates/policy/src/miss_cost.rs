@@ -1,9 +1,9 @@
-//! What a miss costs a tenant: the time from a GET that finds nothing to the SET of the same key by the same tenant (Wang
-//! 2024, section 3.1.2).
+//! Miss cost of a tenant: the time from a GET that finds nothing to the SET of the same key by the same tenant (Wang 2024,
+//! section 3.1.2).
 //!
-//! It is a mean that is wanted, for it is multiplied by a number of misses; but a mean over everything would be decided by the few
-//! that went for coffee in between. So of each window's times, kept as a fair sample, the highest and the lowest twentieth
-//! are left out. Only some keys are followed, chosen by their hash: a miss of any other costs one comparison.
+//! The cost is a mean, because it is multiplied by a number of misses; but a mean over all times would be decided by the few SETs
+//! that came long after their miss for other reasons. So of each window's times, kept as a fair sample, the highest and the
+//! lowest twentieth are left out. Only some keys are followed, chosen by their hash: a miss of any other costs one comparison.
 
 use tiermem_base::Rng;
 use tiermem_base::hash::Sample;
@@ -18,7 +18,7 @@ const LEAST: u32 = 8;
 const LEFT_OUT: f64 = 0.05;
 /// What a window's mean weighs against all before it.
 const WINDOW_WEIGHT: f64 = 0.5;
-/// Who sets a key later than this did not set it because of the miss.
+/// A SET later than this after the miss was not caused by it.
 const LATEST_NS: u64 = 60_000_000_000;
 
 /// A miss whose key has not been set yet.
@@ -61,7 +61,7 @@ impl MissCosts {
         }
     }
 
-    /// Whether a key of this hash is followed: who measures time need not do so for the others.
+    /// Whether a key of this hash is followed: only for those need the driver measure time.
     #[inline]
     pub fn follows(&self, hash: u64) -> bool {
         self.sample.holds(hash)
@@ -93,7 +93,7 @@ impl MissCosts {
         self.windows.iter_mut().for_each(MissTimes::end);
     }
 
-    /// The cost of a miss in nanoseconds, as of the last windows; [`None`] for a tenant of whom none is known.
+    /// The cost of a miss in nanoseconds, over the last windows; [`None`] for a tenant without a known one.
     pub fn mean_ns(&self, tenant: u16) -> Option<f64> {
         self.windows.get(usize::from(tenant))?.mean_ns
     }

@@ -1,9 +1,9 @@
-//! Moves under way, found by what moves: a frame, a pool page, anything with a number.
+//! Moves under way, found by the number of what moves: a frame, a pool page.
 //!
-//! A move is two-phase. It is opened when it is decided, with space taken at both ends; whoever owns the bytes carries it out
-//! and settles its [`Ticket`] with an [`Outcome`]. Tickets are settled in any order. What moves may be gone before that (its
+//! A move is two-phase. It is opened when it is decided, with space taken at both ends; the driver that owns the bytes carries it
+//! out and settles its [`Ticket`] with an [`Outcome`]. Tickets are settled in any order. A key may disappear before that (its
 //! address range is unmapped, say): then the ticket is *void*, its key is free for another move, and both ends stay taken until
-//! the ticket is settled, because somebody may still be copying.
+//! the ticket is settled, because a copy may still be running.
 //!
 //! ```text
 //!   open(key) ─────> live ──settle──> done | refused | touched
@@ -11,11 +11,11 @@
 //!                     └─void(key)──> void ──settle──> void
 //! ```
 //!
-//! Invariants, asserted at both ends: a key has at most one live move; a ticket is settled exactly once, and what was settled
-//! is never found again; moves and bytes opened are those settled and those under way.
+//! Invariants, asserted at both ends: a key has at most one live move; a ticket is settled exactly once, and a settled ticket is
+//! never found again; moves and bytes opened are those settled and those under way.
 //!
-//! The ladder has tickets of its own, done in order ([`crate::ladder`]). Frames cannot use those: a fault must find the move
-//! of its frame at once, and devices complete as they like.
+//! The ladder has tickets of its own, done in order ([`crate::ladder`]). Frames cannot use those: a fault must find the move of
+//! its frame at once, and devices complete in any order.
 
 /// A move's number. A number is used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,7 +25,7 @@ pub struct Ticket {
     slot: u32,
 }
 
-/// How a move ended, as the one tells who carried it out.
+/// How a move ended, as its driver reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The bytes are at the new place.
@@ -104,7 +104,7 @@ pub struct Moves<P> {
 }
 
 impl<P: Copy> Moves<P> {
-    /// Room for so many moves at a time, at least one.
+    /// Room for `in_flight_max` moves at a time, at least one.
     pub fn new(in_flight_max: u32) -> Self {
         let slots = in_flight_max.clamp(1, 1 << 24);
         let index = (2 * slots as usize).next_power_of_two();
@@ -117,10 +117,10 @@ impl<P: Copy> Moves<P> {
         }
     }
 
-    /// Opens a move; `None` when so many are under way as may be. The caller has taken space at both ends.
+    /// Opens a move; `None` when the largest number is under way. The caller has taken space at both ends.
     ///
     /// # Panics
-    /// If the key has a live move: who opens a second one has lost track of the first.
+    /// If the key has a live move: a caller that opens a second one has lost track of the first.
     pub fn open(&mut self, key: u64, bytes: u64, what: P) -> Option<Ticket> {
         assert!(self.position(key).is_none(), "{key} is moving already");
         let slot = self.free.pop()?;
@@ -346,7 +346,7 @@ mod tests {
             let mut live: BTreeMap<u64, (Ticket, u32)> = BTreeMap::new();
             let mut void: Vec<(Ticket, u64, u32)> = Vec::new();
             let mut past: Vec<Ticket> = Vec::new();
-            // Keys that lie far apart, and ones whose hashes are neighbours.
+            // Keys that lie far apart, and keys whose hashes are neighbours.
             let key = |key: u64| if far { key.wrapping_mul(1 << 50 | 1) } else { key };
             for (number, (what, k, nth)) in (0u32..).zip(ops) {
                 let k = key(k);

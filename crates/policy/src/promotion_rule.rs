@@ -1,4 +1,4 @@
-//! Who deserves a faster tier (Wang 2024, sections 5.1.4.1 and 5.1.4.2).
+//! Promotion rules: which items deserve a faster tier (Wang 2024, sections 5.1.4.1 and 5.1.4.2).
 
 use std::collections::VecDeque;
 

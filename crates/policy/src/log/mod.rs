@@ -1,24 +1,24 @@
-//! The log: the last rung of a ladder, where items lie one behind the other in segments of a flash device.
+//! The log: the last tier of a ladder, where items lie one behind the other in segments of a flash device.
 //!
-//! Flash wants large writes in order and knows no overwriting in place, so what comes is appended to an open segment,
-//! an overwritten item leaves a hole, and space comes back a whole segment at a time: the victim's live items are
-//! appended again or dropped, and then the segment is free. This file decides all of that and owns no bytes: the driver
-//! holds buffers, index entries and the device. An item here has no node; its index entry is its [`LogPlace`].
+//! Flash wants large writes in order and cannot overwrite in place. So new items are appended to an open segment, an overwritten
+//! item leaves a hole, and space comes back a whole segment at a time: the victim's live items are appended again or dropped, and
+//! then the segment is free. This file decides all of that and owns no bytes: the driver holds buffers, index entries and the
+//! device. An item here has no node; its index entry is its [`LogPlace`].
 //!
 //! What it promises:
 //!
-//! - *Nothing is evicted while there is room.* As long as live bytes stay below [`Log::room_bytes`], every live item
-//!   of a victim is appended again, and the victim is a segment with little alive. Only beyond that do items go: segments
-//!   in the order in which they were filled, and of their items those that were not hit since (CLOCK, with the two bits
-//!   of heat in the place). memcached's extstore drops items while its file has room; this is what users ask not to see.
-//! - *It spares the device.* With room, everything that leaves memory comes in. Without, an item that was never seen
-//!   before is turned away, and comes in when it leaves memory a second time ([`Admission::Seen`]): a one-hit wonder costs
-//!   no write. What was read from here and leaves memory unchanged is still here and costs none either.
-//! - *Two streams.* Items that survive a victim are appended to segments of their own, apart from fresh ones: what has
+//! - *Nothing is evicted while there is room.* As long as live bytes stay below [`Log::room_bytes`], every live item of a victim
+//!   is appended again, and the victim is a segment with few live bytes. Only beyond that are items evicted: segments in the
+//!   order in which they were filled, and of their items those that were not hit since (CLOCK, with the two bits of heat in the
+//!   place). memcached's extstore drops items while its file has room; its users ask for a store that does not.
+//! - *It spares the device.* With room, everything that leaves memory comes in. Without, an item that was never seen before is
+//!   turned away, and comes in when it leaves memory a second time ([`Admission::Seen`]): a one-hit wonder costs no write. An
+//!   item that was read from here and leaves memory unchanged is still here and costs none either.
+//! - *Two streams.* Items that survive a victim are appended to segments of their own, apart from fresh ones: an item that has
 //!   lived long is likely to live on, and a segment whose items die together is cheap to empty.
 //!
-//! Promotion is the ladder's own rule: a hit here whose reuse time is below a tier's windowed mean belongs into that
-//! tier. The time of the hit before is remembered in a small table ([`recent`]), for there is no node to keep it.
+//! Promotion is the ladder's own rule: a hit here whose reuse time is below a tier's windowed mean belongs into that tier. The
+//! time of the hit before is remembered in a small table ([`recent`]), because there is no node to keep it.
 
 mod place;
 mod recent;
@@ -48,26 +48,26 @@ pub const SEGMENT_HEADER_BYTES: u32 = 64;
 pub const ITEM_ALIGN_BYTES: u32 = 8;
 /// Free segments that only surviving items may open, so that emptying a segment can always go on.
 const FREE_FOR_KEPT: u32 = 2;
-/// At so many free segments writers are asked to wait: what was decided before they do has another one.
+/// At this number of free segments writers are asked to wait; work decided before they do still has one more segment.
 const FREE_CHOKED: u32 = FREE_FOR_KEPT + 1;
 /// Segments whose bytes may wait in memory for the device; with more of them writers are asked to wait.
 const UNWRITTEN_MAX: usize = 8;
-/// Below so many free segments one is emptied.
+/// Below this number of free segments one is emptied.
 const FREE_WANTED: u32 = 6;
 /// Segments looked at for one with little alive.
 const VICTIM_DRAWS: u32 = 32;
-/// Bytes of the log that an item takes beside its own: its entry in two checkpoints, the last one and the one under way.
+/// Bytes of the log that an item takes in addition to its own: its entry in two checkpoints, the last one and the one under way.
 const CHECKPOINT_BYTES: u64 = 2 * ITEM_ROW_BYTES as u64;
 /// Of a full log's victim at most this share of the segment survives, however warm: otherwise emptying warm segments would
 /// free nothing.
 const KEPT_SHARE_MAX: f64 = 0.5;
 
-/// Who comes in when the log is full.
+/// Which items come in when the log is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
     /// Whoever leaves memory.
     All,
-    /// Who left memory before, lately.
+    /// Items that left memory before, lately.
     #[default]
     Seen,
 }
@@ -91,7 +91,7 @@ pub struct LogConfig {
     pub segments: u32,
     /// Bytes of one, a multiple of [`LOG_PAGE_BYTES`].
     pub segment_bytes: u32,
-    /// Who comes in when there is no room.
+    /// Which items come in when there is no room.
     pub admission: Admission,
     /// Share of the segments that live items never fill: the more, the less is copied to make holes usable.
     pub reserve: f64,
@@ -103,7 +103,7 @@ pub struct LogConfig {
 pub const RESERVE: f64 = 0.1;
 
 impl LogConfig {
-    /// The log in a region of so many bytes, with the defaults. `None` where the region is too small for it.
+    /// The log in a region of `region_bytes`, with the defaults. `None` where the region is too small for it.
     pub fn in_region(region_bytes: u64, segment_bytes: u32) -> Option<Self> {
         let region = Region::divide(region_bytes, segment_bytes)?;
         Some(LogConfig {
@@ -117,7 +117,7 @@ impl LogConfig {
 
     /// Live bytes that always find room.
     pub fn room_bytes(&self) -> u64 {
-        // The reserve in segments, but at least those that are open, being emptied or kept free.
+        // The reserve in segments, but at least the segments that are open, being emptied or kept free.
         let reserve = ((f64::from(self.segments) * self.reserve) as u32).max(FREE_WANTED + 3);
         u64::from(self.segments.saturating_sub(reserve)) * u64::from(self.segment_bytes)
     }
@@ -282,8 +282,8 @@ impl Log {
         Some(appended)
     }
 
-    /// Whether fresh items should wait until segments have been emptied, or the `unwritten` ones, whose bytes still wait
-    /// for the device, are written.
+    /// Whether fresh items should wait until segments have been emptied, or until the `unwritten` segments, whose bytes still
+    /// wait for the device, are written.
     pub fn is_choked(&self, unwritten: usize) -> bool {
         unwritten > UNWRITTEN_MAX || self.segments.free() <= FREE_CHOKED
     }
@@ -341,7 +341,7 @@ impl Log {
         kept.then(|| place.heat().saturating_sub(1))
     }
 
-    /// Gives an emptied segment free. Those of its items that were kept must be safe in their new place.
+    /// Frees an emptied segment. Its items that were kept must be safe in their new places.
     pub fn emptied(&mut self, segment: u32) {
         self.segments.release(segment);
         self.counters.segments_emptied += 1;

@@ -1,4 +1,4 @@
-//! Where an item lies in the log, in 31 bits: so that what lies on flash costs one index entry of memory and no node.
+//! Place of an item in the log, in 31 bits, so that an item on flash costs one index entry of memory and no node.
 
 /// Pages that a log can have: [`LogPlace`] has 26 bits for them.
 pub const PAGES_MAX: u32 = 1 << 26;

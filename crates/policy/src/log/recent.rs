@@ -1,4 +1,5 @@
-//! When keys without a node were last seen: a table of fixed size, four bytes a cell, that forgets by overwriting.
+//! Recently seen keys without a node, and when they were last seen: a table of fixed size, four bytes a cell, that forgets by
+//! overwriting.
 
 /// Requests to which a time is known.
 const TICK_REQUESTS: u64 = 256;
@@ -9,7 +10,7 @@ const TIME_MASK: u32 = (1 << TIME_BITS) - 1;
 /// one key in 4096 is taken for another of its cell.
 #[derive(Clone, Debug)]
 pub struct Recent {
-    /// 0: nobody yet.
+    /// 0: no key yet.
     cells: Box<[u32]>,
 }
 

@@ -1,4 +1,4 @@
-//! How a region of a device is divided: two superblocks, the journal's two halves, and segments.
+//! Layout of a log's region on its device: two superblocks, the journal's two halves, and segments.
 
 use super::{LOG_PAGE_BYTES, PAGES_MAX};
 

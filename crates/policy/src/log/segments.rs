@@ -1,4 +1,4 @@
-//! The space of a log: which segments are free, open, filled or being emptied, and how much of each is alive.
+//! Segments: the space of a log. It knows which are free, open, filled or being emptied, and how many bytes of each are live.
 
 use std::collections::VecDeque;
 
@@ -59,7 +59,7 @@ struct Segment {
     sequence: u32,
     /// Bytes used from the start.
     used: u32,
-    /// Items appended, and those of them that are alive.
+    /// Items appended, and the live ones among them.
     items: u32,
     live: u32,
 }
@@ -82,8 +82,8 @@ pub struct Segments {
     segments: Vec<Segment>,
     segment_bytes: u32,
     free: VecDeque<u32>,
-    /// Filled segments in the order of their filling, with their sequence: an entry whose segment has another one, or
-    /// is not filled any more, is passed over.
+    /// Filled segments in the order of their filling, with their sequence: an entry is skipped if its segment has another
+    /// sequence or is not filled any more.
     order: VecDeque<(u32, u32)>,
     open: [Option<u32>; 2],
     next_sequence: u32,

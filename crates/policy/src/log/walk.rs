@@ -1,7 +1,7 @@
-//! The walk over a victim: item by item in the order of writing, a bounded piece at a time.
+//! The walk over a victim segment: item by item in the order of writing, a bounded piece at a time.
 //!
-//! The driver knows what stands at a byte: a live one reads it from the device, a simulator from its notes. Both go the same
-//! way, so both empty segments at the same pace.
+//! The driver knows which item stands at a byte: a live one reads it from the device, a simulator from its notes. Both walk in
+//! the same way, so both empty segments at the same pace.
 
 use super::{ITEM_ALIGN_BYTES, ITEM_HEADER_BYTES, LOG_PAGE_BYTES, SEGMENT_HEADER_BYTES};
 
@@ -16,7 +16,7 @@ const PIECE_BYTES: u32 = 256 << 10;
 pub struct Walk {
     /// The segment, and which filling of it.
     pub segment: u32,
-    /// As above.
+    /// The sequence of that filling.
     pub sequence: u32,
     /// Bytes of its items that were appended again.
     pub kept_bytes: u32,

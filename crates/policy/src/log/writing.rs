@@ -1,4 +1,4 @@
-//! Which bytes of an open segment are written when.
+//! Write-out of an open segment: which of its bytes are written when.
 
 use std::ops::Range;
 

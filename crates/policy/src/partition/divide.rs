@@ -1,11 +1,11 @@
-//! The division itself: so many granules among tenants whose costs are known, exactly.
+//! Division of granules among tenants whose costs are known, exactly.
 //!
-//! It is a (min,+) convolution of the tenants' costs. Done pair by pair over every split it takes O(V n²) for V tenants and
-//! n granules, which is the dynamic programme of Wang 2024 (Algorithm 1). Where a tenant's cost is *convex*, which is looked
-//! at and not assumed, more can be had for the same answer:
+//! It is a (min,+) convolution of the tenants' costs. Done pair by pair over every split it takes O(V n²) for V tenants and n
+//! granules, which is the dynamic programme of Wang 2024 (Algorithm 1). Where a tenant's cost is *convex*, which is checked and
+//! not assumed, the same answer is found faster:
 //!
-//! * Convex costs among themselves are divided by giving each granule to whom it helps most. This is exact because a tenant's
-//!   granules help less and less: whoever would be served by a later granule has been offered all earlier ones (Fox 1966).
+//! * Convex costs among themselves are divided by giving each granule to the tenant that it helps most. This is exact because a
+//!   tenant's granules help less and less: a tenant that a later granule would serve was offered all earlier ones (Fox 1966).
 //! * A convex cost convolved with any other has its best split move only upwards as there is more to give, so that it is found by
 //!   halving: O(n log n).
 //!
@@ -59,14 +59,14 @@ struct Group {
 enum Split {
     /// One tenant.
     Tenant(usize),
-    /// Convex tenants: who gets each granule in turn.
+    /// Convex tenants: the tenant that gets each granule in turn.
     Turns(Vec<u32>),
     /// For each number of granules how many the second of the two gets.
     Pair(Box<Group>, Box<Group>, Vec<u32>),
 }
 
-/// The division of `total` granules, or of as many as all may have, with the smallest sum of costs; the granules of each
-/// tenant. Granules that help nobody are given out all the same.
+/// The division of `total` granules, or of as many as all may have, with the smallest sum of costs; the granules of each tenant.
+/// Granules that help no tenant are given out all the same.
 ///
 /// # Errors
 /// When the claims' least shares exceed the total.
@@ -185,7 +185,7 @@ fn best_of_all(first: &[Cost], second: &[Cost], found: &mut [(Cost, u32)]) {
 /// The same where `second` is convex. With more to give the first side's best part need not grow, but among the best splits
 /// the *first* side's part never falls as the sum grows (the matrix of splits is totally monotone), so the middle sum bounds both halves.
 fn best_by_halving(first: &[Cost], second: &[Cost], found: &mut [(Cost, u32)]) {
-    /// Sums `low..high`, whose best leaves the first side a part within `parts`.
+    /// Sums `low..high`, where the best split leaves the first side a part within `parts`.
     fn half(
         first: &[Cost],
         second: &[Cost],

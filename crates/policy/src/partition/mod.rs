@@ -1,8 +1,8 @@
-//! Dividing memory among tenants by what each would gain (Wang 2024, section 4.1.2).
+//! Division of memory among tenants by what each would gain (Wang 2024, section 4.1.2).
 //!
-//! Each tenant brings its miss ratio at every number of granules, how often it asks, and what a miss costs it; an
-//! [`Objective`] makes costs of them, and [`divide`] finds the division with the least. The same code divides the whole store,
-//! where a miss costs the trip to the database, and a fast tier, where it costs what the slow tier takes longer.
+//! Each tenant brings its miss ratio at every number of granules, its request rate, and the cost of a miss; an [`Objective`]
+//! makes costs of them, and [`divide`] finds the division with the least. The same code divides the whole store, where a miss
+//! costs the trip to the database, and a fast tier, where it costs what the slow tier takes longer.
 
 mod divide;
 mod objective;

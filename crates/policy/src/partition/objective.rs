@@ -1,4 +1,4 @@
-//! What is to be small: from curves, rates and costs of a miss to the costs that are divided.
+//! Objectives of a division: from miss-ratio curves, request rates and miss costs to the costs that are minimised.
 
 use super::Cost;
 use super::divide::{Claim, TooLittle, divide};
@@ -12,13 +12,14 @@ pub enum Objective {
     /// Time lost by misses (Wang 2024, equation 4.3).
     #[default]
     Latency,
-    /// What a look-up of each tenant loses on average, added up, however often each asks: who waits longer asks less often, which
-    /// [`Self::Latency`] takes for a smaller need. It is what Wang 2024 measures (section 4.2.3), though not what equation 4.3 says.
+    /// The mean loss of a look-up of each tenant, added up regardless of request rates: a tenant that waits longer sends fewer
+    /// requests, which [`Self::Latency`] takes for a smaller need. It is what Wang 2024 measures (section 4.2.3), though not what
+    /// equation 4.3 says.
     Mean,
     /// Misses (equation 4.4).
     Hits,
-    /// The lot of whoever is worst off: the smallest part that any tenant gets of what memory could gain it at all is
-    /// made as large as it can be; what is then left over saves time.
+    /// Max-min fairness: each tenant gets some part of what memory could gain it at all, and the smallest such part is made as
+    /// large as it can be; what is then left over saves time.
     Fair,
     /// Broken promises, by weight; what is then left over saves time.
     Slo,
@@ -56,7 +57,7 @@ impl std::fmt::Display for Objective {
 pub enum Promise {
     /// This share of its look-ups is to be found.
     HitRatio(f64),
-    /// A look-up is to take so long on average, of which one that is found takes `hit_ns`.
+    /// The mean time of a look-up is to be at most this, where a hit takes `hit_ns`.
     MeanLatency {
         /// The promise.
         latency_ns: f64,
@@ -74,7 +75,7 @@ pub struct Demand {
     pub rate: f64,
     /// What a miss costs it, in nanoseconds.
     pub miss_ns: f64,
-    /// What its misses weigh beside others', and its promise.
+    /// The weight of its misses, and of its promise, relative to other tenants'.
     pub weight: f64,
     /// Granules that it gets at least.
     pub least: usize,
@@ -85,12 +86,12 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Its miss ratio with so many granules.
+    /// Its miss ratio with `granules` granules.
     pub fn miss_ratio(&self, granules: usize) -> f64 {
         self.miss_ratios.get(granules).or(self.miss_ratios.last()).copied().unwrap_or(1.0)
     }
 
-    /// Whether the promise is kept with so many granules; where there is none it is.
+    /// Whether the promise is kept with `granules` granules; true where there is none.
     pub fn is_kept(&self, granules: usize) -> bool {
         let miss_ratio = self.miss_ratio(granules);
         match self.promise {
@@ -108,13 +109,13 @@ impl Demand {
         match objective {
             Objective::Hits => missed * self.rate,
             Objective::Mean if self.rate > 0.0 => missed * self.miss_ns,
-            // Who asks for nothing waits for nothing.
+            // A tenant without requests waits for nothing.
             Objective::Mean => 0.0,
             Objective::Latency | Objective::Fair | Objective::Slo => missed * self.rate * self.miss_ns,
         }
     }
 
-    /// The part that it gets, with so many granules, of what all of `total` could gain it; 1 where there is nothing to gain.
+    /// The part that it gets, with `granules` granules, of what all of `total` could gain it; 1 where there is nothing to gain.
     fn gain(&self, granules: usize, total: usize) -> f64 {
         let (none, all) = (self.miss_ratio(0), self.miss_ratio(total));
         if none > all { (none - self.miss_ratio(granules)) / (none - all) } else { 1.0 }

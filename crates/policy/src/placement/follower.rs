@@ -1,4 +1,4 @@
-//! Following a plan: what should lie in fast memory at a moment, and the moves that bring it there.
+//! Follower of a plan: what should lie in fast memory at a moment, and the moves that bring it there.
 
 use super::heat::Decaying;
 use super::position::{Position, Sweep, middle};
@@ -95,7 +95,7 @@ const DEPARTURE: f64 = 0.1;
 const SHARE_KEEP: f64 = 0.8;
 /// A granule replaces another by its heat alone if it is so much hotter: moves cost more than a small difference saves.
 const HEAT_MARGIN: f32 = 1.25;
-/// A granule that could not be moved is left where it is for so many steps.
+/// Steps for which a granule that could not be moved is left where it is.
 const REST_STEPS: u32 = 64;
 
 /// Follows a plan.
@@ -115,7 +115,7 @@ pub(super) struct Follower {
     /// Of accesses seen, the share that went to granules that the plan, or what was seen before, would have had in fast memory.
     plan_share: f64,
     live_share: f64,
-    /// The same for where pages were first touched, had nothing been moved.
+    /// Of accesses seen, the share that would have gone to fast memory if every page had stayed where it was first touched.
     still_share: f64,
     /// Granules that were first touched in fast memory.
     still: Vec<bool>,
@@ -175,7 +175,7 @@ impl Follower {
         }
     }
 
-    /// A granule was found to lie in a tier: it was touched for the first time, or somebody else has moved it.
+    /// A granule was found to lie in a tier: it was touched for the first time, or was moved from outside.
     pub fn placed(&mut self, granule: u32, tier: Tier) {
         if let Some(place @ (GranuleState::Gone | GranuleState::At(_))) = self.places.get(granule as usize) {
             if *place == GranuleState::Gone {
@@ -264,7 +264,7 @@ impl Follower {
         self.heat.add(seen.to_ns, seen.accesses);
     }
 
-    /// The phase whose granules have the most of what was seen.
+    /// Chooses the phase whose granules have the most of the accesses seen.
     fn choose_phase(&mut self, accesses: &[(u32, f32)]) {
         if self.options.schedule.phases.is_empty() {
             return;
@@ -369,7 +369,7 @@ impl Follower {
         wanted.extend_from_slice(hottest);
     }
 
-    /// Settles what is wanted now and who makes room for it, for [`Self::next`].
+    /// Settles which granules are wanted now and which make room for them, for [`Self::next`].
     pub fn step(&mut self, now_ns: u64) {
         self.steps += 1;
         if self.departed {
@@ -386,7 +386,7 @@ impl Follower {
         self.find_victims(now_ns);
     }
 
-    /// The next move of this step, if there is one and so many more may be made.
+    /// The next move of this step, if there is one and `moves_left` more may be made.
     pub fn next(&mut self, moves_left: usize) -> Option<Act> {
         if moves_left == 0 {
             return None;
@@ -403,7 +403,7 @@ impl Follower {
                 continue;
             }
             if self.fast >= capacity {
-                // A move out alone serves nobody.
+                // A move out alone is of no use.
                 return if moves_left >= 2 { self.make_room() } else { None };
             }
             self.cursor += 1;
@@ -431,7 +431,7 @@ impl Follower {
             if !may_go {
                 continue;
             }
-            // In a sweep that which was just passed is needed last; elsewhere the coldest goes first.
+            // In a sweep the granule that was just passed is needed last; elsewhere the coldest leaves first.
             let ahead = positions.iter().find_map(|position| {
                 let sweep = position.sweep();
                 let is_in = granule >= sweep.first && granule - sweep.first < sweep.granules;

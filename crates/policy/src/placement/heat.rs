@@ -1,4 +1,4 @@
-//! How hot granules have been of late: counts that decay.
+//! Heat of granules: access counts that decay.
 
 /// Accesses of granules, each worth less the longer ago it was.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Homes: in which memory a granule is to come to lie when it is first touched.
+//! Homes: the tier of memory in which a granule is placed when it is first touched.
 
 use super::follower::Tier;
 
@@ -14,7 +14,7 @@ struct Granule {
 }
 
 impl Granule {
-    /// It takes room in fast memory when it is touched, which nobody else may be given meanwhile.
+    /// It takes room in fast memory when it is touched, and that room may not be given to another granule meanwhile.
     fn holds_room(&self) -> bool {
         !self.is_named && !self.is_there && self.home == Some(Tier::Fast)
     }
@@ -36,7 +36,8 @@ pub(super) struct Homes {
 }
 
 impl Homes {
-    /// Of so many granules, of which the plan has some in fast memory all the time. Those that do not exist are left out.
+    /// Homes of `granules` granules, of which the plan has the `named` ones in fast memory all the time. Names of granules that
+    /// do not exist are ignored.
     pub fn new(granules: u32, named: impl IntoIterator<Item = u32>) -> Self {
         let mut homes =
             Homes { granules: vec![Granule::default(); granules as usize], awaited: 0, promised: 0 };
@@ -46,9 +47,9 @@ impl Homes {
         homes
     }
 
-    /// Where a granule is to come to lie that is first touched while so many granules of fast memory are free: what the plan names
-    /// in fast memory, so long as there is any; what it does not name there too, while there is room that it does not want for
-    /// others. Memory that is not used serves nobody, and what turns out to be cold makes room when somebody needs it.
+    /// The home of a granule that is first touched while `fast_left` granules of fast memory are free. A granule that the plan
+    /// names goes to fast memory while there is any; another one goes there too, while there is room that the plan does not want
+    /// for named ones. Unused fast memory is wasted, and granules that turn out to be cold make room when it is needed.
     pub fn home(&self, granule: u32, fast_left: u32) -> Tier {
         let kept = if self.is_named(granule) { 0 } else { self.awaited };
         if fast_left > kept { Tier::Fast } else { Tier::Slow }

@@ -1,4 +1,4 @@
-//! The driver of a placement: which granule moves when, and where memory that is mapped is to come to lie.
+//! Placer, the driver of a placement: which granule moves when, and where newly mapped memory is placed.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::follower::{Act, Follower, Options, Outcome, Seen, Tier};
 use super::home::Homes;
 use super::rate_limit::RateLimit;
 
-/// Who decides where a page lies that is touched for the first time.
+/// What decides where a page lies that is touched for the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FirstTouch {
     /// The kernel, in the order of touches: fast memory while it has room.
@@ -52,14 +52,14 @@ impl Placer {
         }
     }
 
-    /// Granules of fast memory that nobody has, nor was promised.
+    /// Granules of fast memory that are neither taken nor promised.
     pub fn fast_left(&self) -> u32 {
         self.fast_granules.saturating_sub(self.follower.fast()).saturating_sub(self.homes.promised())
     }
 
-    /// Granules were mapped: decides where they are to come to lie ([`Self::decided`]), unless that was decided before or the kernel
-    /// decides. Room is given in the order of their numbers, and taken when a granule is touched: nobody can tell the kernel to give
-    /// it to who comes first.
+    /// Granules were mapped: decides their homes ([`Self::decided`]), unless that was decided before or the kernel decides. Room
+    /// is given in the order of their numbers, and taken when a granule is touched: the kernel cannot be told to give it to the
+    /// granule that is touched first.
     pub fn mapped(&mut self, granules: Range<u32>) {
         if self.first_touch == FirstTouch::Kernel {
             return;
@@ -77,9 +77,9 @@ impl Placer {
         self.homes.decided(granule)
     }
 
-    /// Whether the plan has a granule in fast memory all the time. Then what was touched before its home was known is moved there;
-    /// what the plan does not name stays where it was touched: that nobody saw it accessed does not make it cold, since pages
-    /// that other programs have mapped too are not seen at all.
+    /// Whether the plan has a granule in fast memory all the time. If so, a granule that was touched before its home was known is
+    /// moved there. A granule that the plan does not name stays where it was touched: that no access to it was seen does not make
+    /// it cold, since pages that other programs have mapped too are not seen at all.
     pub fn is_named(&self, granule: u32) -> bool {
         self.homes.is_named(granule)
     }
@@ -97,7 +97,7 @@ impl Placer {
         self.homes.decided(granule).unwrap_or_else(|| self.homes.home(granule, self.fast_left()))
     }
 
-    /// A granule was found to lie in a tier: it was touched for the first time, or somebody else has moved it.
+    /// A granule was found to lie in a tier: it was touched for the first time, or was moved from outside.
     pub fn placed(&mut self, granule: u32, tier: Tier) {
         self.homes.there(granule, true);
         self.follower.placed(granule, tier);

@@ -1,4 +1,4 @@
-//! Where a hotspot is that moves through memory again and again: predicted by its speed, corrected by what is seen.
+//! Position of a hotspot that moves through memory again and again: predicted by its speed, corrected by the accesses seen.
 
 /// A hotspot that moves through a stretch, again and again, as a plan tells it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +29,7 @@ impl Sweep {
 const PLACE_GAIN: f64 = 0.7;
 /// How much of the speed that an error speaks of is believed at once.
 const SPEED_GAIN: f64 = 0.2;
-/// The speed may become so many times the planned one, or so small a part of it.
+/// The speed may become this many times the planned one, or this small a part of it.
 const SPEED_RANGE: f64 = 8.0;
 
 /// A hotspot that is followed.

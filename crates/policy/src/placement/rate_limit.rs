@@ -1,15 +1,15 @@
-//! How many granules may be moved: what the bandwidth given to moving comes to in each slice.
+//! Rate limit of moves: how many granules may be moved in each slice within the bandwidth given to moving.
 
 /// Granules of the smallest thing that is worth doing where fast memory is full: one goes out and one comes in.
 const EXCHANGE: f64 = 2.0;
 
 /// Granules that may be moved, slice by slice.
 ///
-/// Allowance that was not used lapses, it is not saved up: bandwidth that has passed cannot be used later. Whoever carries moves
-/// out makes them between two slices, no faster than the rate (which `--move-bandwidth measured` takes from that very loop), so a
-/// second's moves at once would take that second: the next slice would come late, what is moved ahead of a hotspot would come too
-/// late, and a replay, which makes all moves of a slice before the next one, would promise what nobody can do. What is too little
-/// for an exchange is kept all the same: else a rate that comes to less than that in a slice would never move anything.
+/// Unused allowance lapses and is not saved up: bandwidth that has passed cannot be used later. The driver makes moves between
+/// two slices, no faster than the rate (which `--move-bandwidth measured` takes from that very loop). So a second's moves at once
+/// would take that second: the next slice would come late, moves ahead of a hotspot would come too late, and a replay, which
+/// makes all moves of a slice before the next one, would promise what no driver can do. Allowance that is too small for an
+/// exchange is kept all the same: otherwise a rate below one exchange in a slice would never move anything.
 #[derive(Clone, Copy, Debug)]
 pub struct RateLimit {
     granules_per_s: f64,
@@ -18,12 +18,12 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// At most so many granules in a second, out of and into fast memory together; infinite for no limit.
+    /// At most `granules_per_s` granules in a second, out of and into fast memory together; infinite for no limit.
     pub fn new(granules_per_s: f64) -> Self {
         RateLimit { granules_per_s: granules_per_s.max(0.0), left: 0.0 }
     }
 
-    /// A slice of so many nanoseconds has passed.
+    /// A slice of `slice_ns` has passed.
     pub fn slice(&mut self, slice_ns: u64) {
         let kept = if self.left < EXCHANGE { self.left } else { 0.0 };
         // Nothing at no limit is no number: nothing has passed then.

@@ -23,13 +23,13 @@ pub struct BestOffsetParameters {
     pub offset_start: u16,
     /// A phase of learning ends with the round in which an offset has this score.
     pub score_max: u32,
-    /// A phase of learning ends after so many rounds.
+    /// A phase of learning ends after this many rounds.
     pub round_max: u32,
     /// Nothing is prefetched if the best score is no more than this.
     pub bad_score: u32,
     /// Recent requests that can be remembered, rounded up to a power of two.
     pub recent_entries: u32,
-    /// Bits of a page number by which a recent request is known, beside its place; 1 to 31.
+    /// Bits of a page number by which a recent request is known, in addition to its position in the table; 1 to 31.
     pub recent_tag_bits: u32,
 }
 

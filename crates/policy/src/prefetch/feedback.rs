@@ -1,16 +1,16 @@
-//! Feedback-directed: S. Srinath, O. Mutlu, H. Kim, Y. N. Patt, "Feedback directed prefetching: improving the performance
-//! and bandwidth-efficiency of hardware prefetchers", HPCA 2007, section 3.
+//! Feedback-directed prefetching: S. Srinath, O. Mutlu, H. Kim, Y. N. Patt, "Feedback directed prefetching: improving the
+//! performance and bandwidth-efficiency of hardware prefetchers", HPCA 2007, section 3.
 //!
-//! How much of what was prefetched is used (accuracy), how much of that came too late (lateness), and how many misses are
-//! for pages that prefetches threw out (pollution) move the prefetcher beneath between five levels of degree and distance
-//! (tables 1 and 2), and the place where prefetched pages enter the order of eviction (section 3.3.2). Judged at the end
-//! of each interval of evictions, on counters of which half is history (equation 1).
+//! Three ratios steer the prefetcher beneath: accuracy (the share of prefetched pages that is used), lateness (the share of those
+//! that came too late) and pollution (the share of misses for pages that prefetches evicted). They move it between five levels of
+//! degree and distance (tables 1 and 2), and move the place where prefetched pages enter the order of eviction (section 3.3.2).
+//! They are judged at the end of each interval of evictions, on counters of which half is history (equation 1).
 //!
-//! Beneath is the paper's [`super::stream`], or the pages that follow a miss as in [`super::next_n`]. Not for a cache so
-//! large, or so short a run, that few intervals pass: it then stays at the level it started with.
+//! The prefetcher beneath is the paper's [`super::stream`], or the pages that follow a miss as in [`super::next_n`]. Do not use
+//! it for a cache so large, or a run so short, that few intervals pass: it then stays at the level it started with.
 //!
-//! Misses are those that sent for a page. The paper does not say what a ratio is when nothing is counted: here it is 0,
-//! which is low accuracy, not late and not polluting, and changes nothing.
+//! A miss counts if it sent for a page. The paper does not say what a ratio is when nothing is counted: here it is 0, which is
+//! low accuracy, not late and not polluting, and changes nothing.
 
 use super::next_n::wish_next;
 use super::stream::{StreamParameters, Streams};

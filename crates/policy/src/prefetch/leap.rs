@@ -1,18 +1,18 @@
 //! Leap: H. Al Maruf, M. Chowdhury, "Effectively prefetching remote memory with Leap", ATC 2020, section 3.2.
 //!
-//! The last deltas between pages are kept. Their trend is the delta that more than half of the newest ones are, looked for
-//! in windows that double from a part of the history to all of it (algorithm 1), so that a new trend is found soon and a
-//! few strays do not hide an old one. A miss fetches pages along the trend, as many as the prefetches since the last miss
-//! were useful: one more than the hits, rounded up to a power of two, falling by half at most, to none where there are no
-//! hits and the page is not where the trend leads (algorithm 2). With no trend the last one known is tried around the page.
+//! The last deltas between pages are kept. Their trend is the delta that makes up more than half of the newest ones. It is looked
+//! for in windows that double from a part of the history to all of it (algorithm 1), so that a new trend is found soon and a few
+//! strays do not hide an old one. A miss fetches pages along the trend, as many as the prefetches since the last miss were
+//! useful: one more than the hits, rounded up to a power of two, falling by half at most, to none where there are no hits and the
+//! page is not where the trend leads (algorithm 2). With no trend the last one known is tried around the page.
 //!
-//! Good for one run of any stride at a time, in either direction, with interruptions. Not for several runs interleaved:
+//! It suits one run of any stride at a time, in either direction, with interruptions. It does not suit several runs interleaved:
 //! their deltas have no majority.
 //!
-//! The paper's accesses are faults, so those here are the first demands of pages ([`Demand::is_first`]), and wishes are
-//! made at misses alone. What it leaves open is decided so: the trend that a page must follow is the one found last, with
-//! this very access counted; "around" is a step to the one side and a step to the other, the trend's side first; the first
-//! delta is that from page 0, as in its figure. Deltas are taken modulo 2^64.
+//! The paper's accesses are faults, so those here are the first demands of pages ([`Demand::is_first`]), and wishes are made at
+//! misses alone. What the paper leaves open is decided so: the trend that a page must follow is the one found last, with this
+//! very access counted; "around" is a step to the one side and a step to the other, the trend's side first; the first delta is
+//! that from page 0, as in its figure. Deltas are taken modulo 2^64.
 
 use super::{Demand, Prefetch};
 

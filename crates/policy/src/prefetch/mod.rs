@@ -1,8 +1,8 @@
-//! Prefetch: which pages to fetch before anybody asks for them.
+//! Prefetching: which pages to fetch before they are requested.
 //!
-//! A prefetcher sees the demands of a device whose unit is a page, and what became of its own wishes; it knows neither
-//! the cache nor time. Whoever drives it (a simulator, a live engine) tells it in one order and sends for the pages.
-//! Pages are numbered by all of `u64`: what would lie below 0 or above `u64::MAX` is not wished for.
+//! A prefetcher sees the demands of a device whose unit is a page, and the outcomes of its own wishes; it knows neither the cache
+//! nor time. Its driver (a simulator, a live engine) tells it everything in one order and sends for the pages. Pages are numbered
+//! by all of `u64`: pages below 0 or above `u64::MAX` are not wished for.
 
 pub mod best_offset;
 pub mod feedback;

@@ -1,4 +1,4 @@
-//! The prefetchers by the names that command lines and configurations use.
+//! Prefetchers by the names that command lines and configurations use.
 
 use std::fmt;
 use std::str::FromStr;

@@ -17,7 +17,7 @@ pub struct NextNParameters {
 }
 
 impl NextNParameters {
-    /// Those of the program published with the CXL-flash study; Jouppi's own is degree 1 at offset 0.
+    /// The parameters of the program published with the CXL-flash study; Jouppi's own are degree 1 at offset 0.
     pub const DEFAULT: Self = NextNParameters { degree: 4, offset: 16 };
 }
 

@@ -1,17 +1,17 @@
-//! Streams: the prefetcher that Srinath, Mutlu, Kim, Patt, HPCA 2007, section 2.1, steer, after that of the IBM POWER4.
+//! Stream prefetcher: the one that Srinath, Mutlu, Kim, Patt, HPCA 2007, section 2.1, steer, after that of the IBM POWER4.
 //!
-//! An entry is allocated at a miss; two more misses within 16 pages of it, both onwards in one direction, train it. Then
-//! it monitors a region that ends at the last page requested: a demand in the region requests the next `degree` pages
-//! beyond its end and moves the end there. The start stays until the region is `distance` pages long and follows the end
-//! from then on, so that requests run `distance` pages ahead of the demands. Good for runs in either direction, many at
-//! once; strides of more than a few pages are not streams and train nothing.
+//! An entry is allocated at a miss; two more misses within 16 pages of it, both onwards in one direction, train it. Then it
+//! monitors a region that ends at the last page requested: a demand in the region requests the next `degree` pages beyond its end
+//! and moves the end there. The start stays until the region is `distance` pages long and follows the end from then on, so that
+//! requests run `distance` pages ahead of the demands. It suits runs in either direction, many at once; strides of more than a
+//! few pages are not streams and train nothing.
 //!
-//! The paper's cache lies behind another, which absorbs repeated demands for a block. Here a demand does nothing if it
-//! finds its page and that was the page of the demand before, or the page that moved the entry's region last.
+//! The paper's cache lies behind another, which absorbs repeated demands for a block. Here a demand does nothing if it finds its
+//! page and that was the page of the demand before, or the page that moved the entry's region last.
 //!
-//! What the paper leaves open is decided so: of several entries that could take a demand the lowest slot does, trained
-//! ones first; a miss in the other direction starts training again from the page before; the miss that trains an entry
-//! requests nothing; where the steering lowers the distance, the start of a region closes up at the next request.
+//! What the paper leaves open is decided so: of several entries that could take a demand the lowest slot does, trained ones
+//! first; a miss in the other direction starts training again from the page before; the miss that trains an entry requests
+//! nothing; where the steering lowers the distance, the start of a region closes up at the next request.
 
 use super::{Demand, wish_above, wish_below};
 
@@ -110,7 +110,7 @@ impl Stream {
     }
 }
 
-/// The table of streams. Degree and distance come with each demand, from whoever steers.
+/// The table of streams. Degree and distance come with each demand, from the feedback that steers it.
 #[derive(Clone, Debug)]
 pub struct Streams {
     parameters: StreamParameters,

@@ -1,8 +1,8 @@
-//! Admission: a place for an item is asked for until the ladder has one, or says that there is none.
+//! Admission: the ladder is asked for a place for an item until it has one, or says that there is none.
 //!
-//! The ladder may answer that it has one when moves have ended, so an admission is a small machine: it asks, the acts that come
-//! of the answer are carried out, the moves are settled, and it asks again. It does not ask for ever: what a move makes free
-//! may be taken by what another decision needs.
+//! The ladder may answer that it has a place when moves have ended, so an admission is a small machine: it asks, the acts of the
+//! answer are carried out, the moves are settled, and it asks again. The number of tries is bounded: space that a move frees may
+//! be taken by another decision.
 
 use super::contents::Contents;
 use super::undelivered_acts::UnderWay;
@@ -89,8 +89,8 @@ impl Admission {
         !matches!(self.next, Next::Nothing)
     }
 
-    /// Begins to look for a place. Where nobody has to move or leave for it, which is the rule, it has one already, and nothing is
-    /// written down.
+    /// Begins to look for a place. Where no item has to move or leave for it, which is the rule, it finds one at once, and no
+    /// state is kept.
     fn begin(
         &mut self,
         entry: &Entry,
@@ -110,7 +110,8 @@ impl Admission {
         self.note(answer);
     }
 
-    /// Begins to look for a second place for a live item, whose own is held meanwhile. `may_go`: for the last of it, that one.
+    /// Begins to look for a second place for a live item, whose own is held meanwhile. `may_go`: as the last resort the old place
+    /// may be given up for it.
     pub(super) fn begin_replacing(
         &mut self,
         (old, may_go): (Id, bool),
@@ -160,8 +161,8 @@ impl Admission {
         }
     }
 
-    /// There is no place. It may be the old bytes themselves that stand in the way: then it begins anew once they have left.
-    /// Whose bytes these are.
+    /// There is no place. The old bytes themselves may stand in the way: then the admission begins anew once they have left.
+    /// Returns the item of those old bytes.
     fn refuse(&mut self, memory: &mut Memory) -> Option<(Id, Entry)> {
         self.next = Next::Nothing;
         self.refused += 1;

@@ -1,7 +1,8 @@
-//! What comes into the log: the log itself, the segments of it that are being filled, and the acts of both.
+//! Appends to the log: the log itself, its segments that are being filled, and the acts of both.
 //!
-//! The bytes of a segment that is being filled stay with the driver until all of it is safe and announced; [`super::Duty::Release`]
-//! says so. So a look-up for what lies there needs no device, and a segment whose bytes are still in memory is not read to be emptied.
+//! The bytes of a segment that is being filled stay with the driver until all of it is safe and announced;
+//! [`super::Duty::Release`] says so. So a look-up of an item there needs no device, and a segment whose bytes are still in memory
+//! is not read to be emptied.
 
 use std::collections::VecDeque;
 
@@ -34,7 +35,7 @@ impl Appender {
         &self.log
     }
 
-    /// The same, for what concerns no segment that is being filled.
+    /// The log, for changes that concern no segment that is being filled.
     pub(super) fn log_mut(&mut self) -> &mut Log {
         &mut self.log
     }
@@ -44,7 +45,7 @@ impl Appender {
         &self.fillings
     }
 
-    /// The same, for what the device has done of them.
+    /// The segments that are being filled, to note what the device has done of them.
     pub(super) fn fillings_mut(&mut self) -> &mut Fillings {
         &mut self.fillings
     }
@@ -111,7 +112,7 @@ impl Appender {
         }
     }
 
-    /// The same for both streams.
+    /// Flushes both streams.
     pub(super) fn flush_all(&mut self) {
         [Stream::Fresh, Stream::Kept].into_iter().for_each(|stream| self.flush(stream));
     }

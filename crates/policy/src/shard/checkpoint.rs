@@ -1,11 +1,11 @@
-//! Checkpoints: what the log has, written to segments that are borrowed from it, while requests go on.
+//! Checkpoints: the contents of the log, written to segments that are borrowed from it, while requests go on.
 //!
-//! One begins when a half of the journal is full, and is made in pieces: the more at a time, the fuller the other half is, so that
-//! it ends before that one is full. It is fuzzy: items are gathered in the order of their hashes and may change behind the
+//! One begins when a half of the journal is full, and is made in pieces: the fuller the other half is, the larger they are, so
+//! that it ends before that half is full. It is fuzzy: items are gathered in the order of their hashes and may change behind the
 //! gathering. The half that began with it has all those changes, and to apply a change twice is the same as once.
 //!
-//! It borrows a segment for each part, gathered one after the other, and keeps them until the next one is complete: what a restart
-//! could begin with is given back only when the superblock that names its successor is durable.
+//! It borrows a segment for each part, gathered one after the other, and keeps them until the next checkpoint is complete:
+//! segments that a restart could begin with are given back only when the superblock that names their successor is durable.
 
 use std::collections::VecDeque;
 
@@ -22,14 +22,14 @@ const ROWS_MAX: u64 = 4096;
 const PIECES: f64 = 64.0;
 /// Share of the journal's half that is filled between two tries of a checkpoint that cannot be written.
 const RETRY_SHARE: f64 = 0.1;
-/// A scan of the index gives whole hashes, so it may give so many items more than it is asked for.
+/// A scan of the index gives whole hashes, so it may give this many items more than it is asked for.
 const SCAN_SPARE: u32 = 32;
 
 /// How far a checkpoint has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Gathering,
-    /// All parts were handed out, when so many items had been appended.
+    /// All parts were handed out, when this many items had been appended.
     Gathered {
         appended: u64,
     },
@@ -87,7 +87,7 @@ impl Checkpoint {
         true
     }
 
-    /// Gathers so many rows, or fewer where a part ends; whether the last part was handed out.
+    /// Gathers `rows` rows, or fewer where a part ends. Returns whether the last part was handed out.
     fn gather<P: Parts>(&mut self, mut rows: u64, around: &mut Around<'_>, parts: &mut P) -> bool {
         let segment_bytes = around.log.config().segment_bytes;
         if self.table.is_none() {
@@ -223,7 +223,7 @@ impl Checkpoints {
         is_gathered
     }
 
-    /// Rows of the next piece, where the log has so many items: at half the journal all must be gathered.
+    /// Rows of the next piece, where the log has `items` items: at half the journal all must be gathered.
     fn rows(&self, items: u64) -> u64 {
         let share = (self.journal.fullness() * 2.0).max(ROWS as f64 / items.max(1) as f64);
         ((items as f64 * share / PIECES) as u64).clamp(ROWS, ROWS_MAX)

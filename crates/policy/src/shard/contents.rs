@@ -1,4 +1,4 @@
-//! What a shard holds, in memory and in the log below it, and what passes from one to the other.
+//! Contents of a shard: its items in memory and in the log below, and what passes from one to the other.
 
 use super::log::LogWork;
 use super::{Act, From, Items, Memory, Why};
@@ -54,7 +54,7 @@ impl Contents {
         self.log.as_ref()
     }
 
-    /// The same, and the memory whose index has its entries. Whoever changes it [reports](Self::report_outlet) that.
+    /// The log, and the memory whose index has its entries. A caller that changes the log [reports](Self::report_outlet) that.
     #[inline]
     pub(super) fn log_mut(&mut self) -> Option<(&mut LogWork, &mut Memory)> {
         Some((self.log.as_mut()?, &mut self.memory))
@@ -66,7 +66,7 @@ impl Contents {
         self.log.as_ref().is_none_or(LogWork::is_quiet)
     }
 
-    /// Takes a live item out of memory; where its bytes were, which are nobody's now.
+    /// Takes a live item out of memory. Returns the place where its bytes were, which is free now.
     pub(super) fn forget<I: Items>(&mut self, id: Id, hash: u64, items: &I) -> Loc {
         self.memory.forget(id, hash, |loc| items.bytes(id, loc).here)
     }
@@ -78,7 +78,8 @@ impl Contents {
         place
     }
 
-    /// Forgets what the log has of an item at `loc` that is about to change or go; where it was. Its number may be nobody's any more.
+    /// Forgets the log's copy of an item at `loc` that is about to change or leave. Returns where the copy was. The number `id`
+    /// may be free already.
     pub(super) fn forget_copy<I: Items>(
         &mut self,
         id: Id,

@@ -1,4 +1,4 @@
-//! What the log's device tells a shard: writings and readings that have ended, records that it writes for a restart.
+//! Events of the log's device: writes and reads that have ended, and records that it writes for a restart.
 
 use super::Items;
 use super::contents::Contents;
@@ -96,7 +96,7 @@ impl Device<'_> {
         }
     }
 
-    /// The device was given up: nothing comes in any more, and nobody waits for it.
+    /// The device was given up: nothing comes into the log any more, and no request waits for it.
     pub fn give_up(&mut self) {
         if let Some((work, _)) = self.contents.log_mut() {
             work.give_up();
@@ -112,7 +112,7 @@ impl Device<'_> {
         }
     }
 
-    /// What the log promised could not be read, and was forgotten: whether memory has it, whose copy is the only one now.
+    /// An item of the log could not be read, and was forgotten. Returns whether memory has it; that copy is the only one now.
     pub fn note_lost<I: Items>(&self, hash: u64, items: &mut I) -> bool {
         self.contents.memory().note_changed(hash, items)
     }

@@ -1,4 +1,4 @@
-//! What comes into memory.
+//! Entry: the description of an item that comes into memory.
 
 /// What is to have a place.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +9,6 @@ pub struct Entry {
     pub bytes: u64,
     /// When it expires, in Unix milliseconds.
     pub expires_at_ms: Option<u64>,
-    /// Whose it is; of no meaning where tenants are not told apart.
+    /// Its tenant; without meaning where tenants are not told apart.
     pub tenant: u16,
 }

@@ -1,5 +1,6 @@
-//! Look-ups below memory, which take two calls: where the item is, and, once its bytes are at hand, whether they are still the
-//! ones. Many can be under way at once; whatever happens meanwhile, one that is not stale says what the key has.
+//! Look-ups below memory. They take two calls: the first says where the item is, the second, once its bytes are at hand, whether
+//! they are still current. Many can be under way at once; whatever happens meanwhile, a look-up that is not stale gives the key's
+//! present bytes.
 
 use super::{Items, Shard};
 use crate::Id;
@@ -53,8 +54,8 @@ impl Shard {
         if now.is_some_and(is_current) { Staged::Here } else { Staged::Elsewhere }
     }
 
-    /// Notes a look-up that found its item in the log, whose bytes in memory would be so many; whether it is to be promoted:
-    /// [enter](Self::enter) it then, and say [so](Self::promoted).
+    /// Notes a look-up that found its item in the log, whose bytes in memory would be `bytes`. Returns whether it is to be
+    /// promoted: [enter](Self::enter) it then, and call [`Self::promoted`].
     pub fn hit_below(&mut self, hash: u64, bytes: u64) -> bool {
         let now = self.now.requests;
         let Some((work, memory)) = self.contents.log_mut() else { return false };

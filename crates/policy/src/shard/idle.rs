@@ -1,4 +1,4 @@
-//! Work beside requests: steps, expiry that no request asks for, room for large items.
+//! Work around requests: steps, expiry that no request asks for, room for large items.
 
 use super::Shard;
 use tiermem_base::Rng;
@@ -35,7 +35,7 @@ impl Shard {
         self.contents.begin_piece(rng);
     }
 
-    /// Makes a piece of the room for an item of so many bytes, if it is a large one; whether nothing more is to be done before
+    /// Makes a piece of the room for an item of `bytes`, if it is a large one. Returns whether nothing more is to be done before
     /// it is admitted, though it may be refused. Acts follow.
     pub fn make_room(&mut self, bytes: u64, rng: &mut Rng) -> bool {
         self.contents.report_outlet();

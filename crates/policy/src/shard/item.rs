@@ -1,4 +1,4 @@
-//! What requests do to one item that is in memory.
+//! Requests to one item that is in memory.
 
 use super::{Items, Shard};
 use crate::ladder::{Ladder, Loc};
@@ -51,7 +51,7 @@ impl Shard {
         self.ladder().residents().nodes().expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms)
     }
 
-    /// Takes a live item out; where its bytes were, which are nobody's now.
+    /// Takes a live item out. Returns the place where its bytes were, which is free now.
     pub fn forget<I: Items>(&mut self, id: Id, hash: u64, items: &I) -> Loc {
         self.contents.forget(id, hash, items)
     }

@@ -1,4 +1,4 @@
-//! The room that the journal has: two halves that are written in turn, and what of them a restart needs.
+//! Room of the journal: two halves that are written in turn, and which of their records a restart needs.
 
 use super::persist_command::Recorded;
 
@@ -18,7 +18,8 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// One with so many records in the half that is in use. `needs_other_half`: a restart needs those of the other one too.
+    /// A journal with `used` records in the half that is in use. `needs_other_half`: a restart needs the records of the other one
+    /// too.
     pub(super) fn new(half_records: u64, used: u64, needs_other_half: bool) -> Self {
         assert!(half_records > 0, "a half of the journal holds something");
         Journal { half_records, used, needs_other_half, is_blank: false, overruns: 0 }

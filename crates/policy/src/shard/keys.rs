@@ -1,11 +1,11 @@
-//! Which item or which place in the log a key's hash leads to, and what that takes of tier 0.
+//! Keys: which item or which place in the log a key's hash leads to, and what the index takes of tier 0.
 
 use crate::Id;
 use crate::deferred_free::DeferredFree;
 use crate::index::{Found, Index};
 use crate::log::LogPlace;
 
-/// The index, and what tier 0 is charged with beside the ladder's own state.
+/// The index, and what tier 0 is charged with in addition to the ladder's own state.
 #[derive(Debug, Default)]
 pub struct Keys {
     index: Index,
@@ -85,13 +85,13 @@ impl Keys {
         self.index = index;
     }
 
-    /// The driver holds so many bytes of metadata.
+    /// Sets the bytes of metadata that the driver holds.
     #[inline]
     pub(super) fn hold(&mut self, driver_bytes: u64) {
         self.driver_bytes = driver_bytes;
     }
 
-    /// The log's state takes so many bytes.
+    /// Sets the bytes that the log's state takes.
     pub(super) fn hold_log(&mut self, log_bytes: u64) {
         self.log_bytes = log_bytes;
     }
@@ -120,8 +120,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes, in memory and in the log: what is found, where the log has it and what a walk meets are those of a
-        /// list, and the charge is what the index takes and what is held beside it.
+        /// Over any sequence of insertions and removals, in memory and in the log: what is found, where the log has it and what a
+        /// walk meets equal those of a list, and the charge is the bytes of the index and of what is held beside it.
         #[test]
         fn equals_lists_of_what_is_where(
             ops in prop::collection::vec((0u8..8, 0u64..8, 0u32..1000), 1..150), count in 1usize..9,

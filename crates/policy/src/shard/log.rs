@@ -1,4 +1,4 @@
-//! The log below memory and its work: what comes in, what a place in it means now, which segments are emptied.
+//! The log below memory and its work: which items come in, what a place in it means now, which segments are emptied.
 
 use super::append::Appender;
 use super::checkpoint::Checkpoints;
@@ -80,7 +80,8 @@ impl LogWork {
         Away { hash, place, sequence, is_in_memory: self.appender.fillings().has(segment) }
     }
 
-    /// What the ladder above must know, whose items are so many of so many bytes in all, their keys and values included.
+    /// The state of the outlet, as the ladder above must know it, whose `items` items have `item_bytes` in all, keys and values
+    /// included.
     pub(super) fn outlet(&self, items: u64, item_bytes: u64) -> Outlet {
         if self.is_given_up {
             return Outlet::Nowhere;
@@ -90,7 +91,7 @@ impl LogWork {
         self.log().outlet(unwritten, item_bytes + (items + 1) * u64::from(ITEM_HEADER_BYTES))
     }
 
-    /// Nothing comes in any more, and nobody waits for it.
+    /// The log was given up: nothing comes in any more, and no request waits for it.
     pub(super) fn give_up(&mut self) {
         self.is_given_up = true;
     }
@@ -100,8 +101,8 @@ impl LogWork {
         self.is_given_up
     }
 
-    /// An item leaves a tier, whose bytes are at `from`; what becomes of it. Where it enters, its act is the next.
-    /// `is_unchanged`: it was read from the log and was not changed since.
+    /// An item, whose bytes are at `from`, leaves a tier. Returns what becomes of it. Where it enters the log, its act is the
+    /// next. `is_unchanged`: it was read from the log and was not changed since.
     pub(super) fn take_in(
         &mut self,
         memory: &mut Memory,

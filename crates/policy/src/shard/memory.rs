@@ -1,4 +1,4 @@
-//! The items in memory: the keys that find them, the ladder that places them, and the bytes that each tier has.
+//! Items in memory: the keys that find them, the ladder that places them, and the bytes that each tier has.
 
 use super::{Entry, Items, Keys};
 use crate::ladder::{Ladder, LadderConfig, Loc, NewItem, Ticket};
@@ -28,7 +28,7 @@ impl Memory {
         &self.ladder
     }
 
-    /// The same, to use, place and move items. Whoever it says has to leave leaves the index by [`Self::remove`].
+    /// The ladder, to use, place and move items. An item that it tells to leave leaves the index by [`Self::remove`].
     #[inline]
     pub(super) fn ladder_mut(&mut self) -> &mut Ladder {
         &mut self.ladder
@@ -40,7 +40,7 @@ impl Memory {
         &self.keys
     }
 
-    /// The same, for what the log has.
+    /// The keys, for those that the log has.
     #[inline]
     pub(super) fn keys_mut(&mut self) -> &mut Keys {
         &mut self.keys
@@ -71,13 +71,13 @@ impl Memory {
         self.item_bytes[usize::from(loc.tier)] += entry.bytes;
     }
 
-    /// An item of so many bytes, which has left the ladder, is not found any more.
+    /// Removes an item of `bytes`, which has left the ladder, from the index: it is not found any more.
     pub(super) fn remove(&mut self, id: Id, loc: Loc, hash: u64, bytes: u64) {
         self.keys.remove(hash, id);
         self.uncount(loc, bytes);
     }
 
-    /// Takes a live item out, whose bytes are told by its place; where it was, which is nobody's now.
+    /// Takes out a live item, whose bytes `bytes` tells by its place. Returns where it was, a place that is free now.
     pub(super) fn forget(&mut self, id: Id, hash: u64, bytes: impl FnOnce(Loc) -> u64) -> Loc {
         let loc = self.ladder.residents().nodes().loc(id);
         self.remove(id, loc, hash, bytes(loc));
@@ -137,14 +137,14 @@ impl Memory {
         *held -= bytes;
     }
 
-    /// Has tier 0 charged with the index, and with so many bytes that the driver holds.
+    /// Charges tier 0 with the index, and with the `driver_bytes` that the driver holds.
     #[inline]
     pub(super) fn charge(&mut self, driver_bytes: u64) {
         self.keys.hold(driver_bytes);
         self.charge_keys();
     }
 
-    /// The same for what the log's state takes.
+    /// Charges tier 0 with the `log_bytes` that the log's state takes.
     pub(super) fn charge_log(&mut self, log_bytes: u64) {
         self.keys.hold_log(log_bytes);
         self.charge_keys();
@@ -193,7 +193,7 @@ mod tests {
     use std::collections::BTreeMap;
     use tiermem_base::Rng;
 
-    /// Does what the ladder has decided: whoever is dropped leaves, and every other move arrives.
+    /// Carries out what the ladder has decided: dropped items leave, and every other move arrives.
     fn carry_out(acts: &mut Vec<Act>, memory: &mut Memory, all: &mut BTreeMap<Id, Entry>) {
         let mut moves = Vec::new();
         for act in acts.drain(..) {
@@ -207,7 +207,7 @@ mod tests {
             }
         }
         for (ticket, id, from, to) in moves {
-            // Of who has left meanwhile nothing arrives.
+            // An item that has left meanwhile does not arrive.
             let bytes = all.get(&id).map_or(0, |entry| entry.bytes);
             let arrives = ticket.0 % 2 == 0;
             let expiry = memory.end_move(ticket, arrives, (id, from, to, bytes));
@@ -216,8 +216,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in, is used, rewritten, moved and leaves: of each tier as many bytes are told as its items have, and keys lead
-        /// to those that are there and to nobody else.
+        /// Over any sequence of entries, uses, rewrites, moves and departures: the bytes told of each tier are those of its
+        /// items, and keys lead to the items that are there and to no others.
         #[test]
         fn tiers_have_the_bytes_of_their_items(
             ops in prop::collection::vec((0u8..10, any::<prop::sample::Index>(), 1u64..60_000), 1..200),

@@ -1,12 +1,12 @@
 //! One shard of a store without its bytes: the machine that the live engine and the simulator drive.
 //!
 //! A [`Shard`] owns the index, the ladder, the log below it, the log's work and the moves under way, and decides in which order
-//! their steps follow each other.
-//! It owns no bytes, no device, no clock and no random numbers. Three things pass between it and its driver:
+//! their steps follow each other. It owns no bytes, no device, no clock and no random numbers. Three things pass between it and
+//! its driver:
 //!
 //! - **Facts come in** through [`Items`]: what a live engine reads from an item's header and a simulator from its notes.
 //! - **Effects go out** as [`Act`]s. [`Shard::next_act`] gives one at a time, and the driver carries it out before it asks for
-//!   the next: what an act decides may depend on what the one before it wrote, as a header does that was just moved.
+//!   the next: a decision may depend on what the act before it wrote, as it does on the header of an item that was just moved.
 //! - **Answers come back** as events, in any order: [`Shard::moved`]; of the log's device [`Device::note_safe`] and
 //!   [`Device::arrived`]. A simulator gives them when it hands work over, a live engine when the device has done it.
 //!
@@ -16,8 +16,8 @@
 //! while let Some(act) = shard.next_act(&mut items, &mut rng) { carry_out(act) }
 //! ```
 //!
-//! What a restart has to know is the concern of the log's device alone: it carries out [`Duty`] by duty in the same way, when it
-//! [has told](Device::announce) what it has done.
+//! Durability is the concern of the log's device alone: in the same way it carries out one [`Duty`] after the other, when it [has
+//! told](Device::announce) what it has done.
 //!
 //! # The protocol
 //!
@@ -31,15 +31,15 @@
 //! | a removal | [`Shard::forget`] | nothing |
 //! | room for a large item | [`Shard::make_room`] | acts |
 //! | an item that lies in memory already | [`Shard::restore`] | nothing |
-//! | a log with what it holds | [`Shard::attach_log`] | nothing |
-//! | a look-up below memory | [`Shard::seek`], then [`Shard::stage`], then [`Shard::hit_below`] | [`Shard::enter`] and [`Shard::promoted`] if it is hot |
-//! | what the log has of a key is out of date | [`Shard::forget_copy`], [`Shard::forget_below`] | nothing |
+//! | a log with the items that it holds | [`Shard::attach_log`] | nothing |
+//! | a look-up below memory | [`Shard::seek`], [`Shard::stage`], [`Shard::hit_below`] in turn | [`Shard::enter`] and [`Shard::promoted`] if hot |
+//! | the log's copy of a key is out of date | [`Shard::forget_copy`], [`Shard::forget_below`] | nothing |
 //! | the log's own work | [`Shard::advance`], [`Device::write_out`] | acts |
-//! | what the device has done | [`Device::note_safe`], [`Device::part_written`], then [`Device::announce`] | duties |
+//! | work that the device has done | [`Device::note_safe`], [`Device::part_written`], then [`Device::announce`] | duties |
 //! | a record for restarts | [`Device::note_record`] | at times a checkpoint |
 //! | a checkpoint | [`Device::step_checkpoint`] | duties, acts |
 //!
-//! # What one driver alone calls
+//! # Calls of the live engine alone
 //!
 //! The engine and the simulator call the same functions in the same order, but for these, which the simulator has no use for:
 //!
@@ -47,27 +47,29 @@
 //! | --- | --- |
 //! | [`Shard::idle`] | a trace has no time without requests |
 //! | [`Shard::restore`], [`LogState::put`] and the like, [`Device::write_out`] | it is never started again |
-//! | [`Shard::replace`], [`Item::pin`], [`Shard::unpin`], [`Item::set_expires_at_ms`], [`Item::change_in_place`], [`Shard::clear`], [`Device::clear`] | commands that no trace has |
+//! | [`Shard::replace`], [`Item::set_expires_at_ms`], [`Item::change_in_place`] | commands that no trace has |
+//! | [`Item::pin`], [`Shard::unpin`], [`Shard::clear`], [`Device::clear`] | commands that no trace has |
 //! | [`Keys::entries`], [`Keys::place_below`], [`LogWork::away`], [`LogWork::filling_of`] | SCAN, and items that are read by their place |
-//! | [`Device::give_up`], [`Device::note_lost`], [`Checkpoints::is_awaited`], [`Checkpoints::is_blank`] | its device does not fail, and is not closed |
+//! | [`Device::give_up`], [`Device::note_lost`] | its device does not fail |
+//! | [`Checkpoints::is_awaited`], [`Checkpoints::is_blank`] | its device is not closed |
 //! | [`Keys::foresee_segment`], [`Keys::foresee_entry`], [`Keys::foresee_item`] | they hide the time that memory takes |
 //! | [`Memory::item_bytes`], [`Keys::items_below`], [`Shard::refused`], [`LogWork::sunk`] | figures that a server shows of itself |
 //!
-//! # Who owns what
+//! # Parts
 //!
 //! | file | part | owns |
 //! | --- | --- | --- |
 //! | `memory.rs` | [`Memory`] | keys and ladder, which know the same items; bytes of the tiers |
-//! | `keys.rs` | [`Keys`] | the index: what keys lead to, here and in the log; what look-ups to come will read; what tier 0 is charged with for it |
+//! | `keys.rs` | [`Keys`] | the index: what keys lead to, here and in the log; prefetch for look-ups; the index's charge |
 //! | `log.rs` | [`LogWork`] | the log's work: the three parts below |
-//! | `append.rs` | `Appender` | the log, what comes into it, and the acts of that |
-//! | `open_segments.rs` | `Fillings` | segments that are being filled: what of them is written when, and announced |
-//! | `segment_gc.rs` | `Emptying` | the segment that is being emptied, and those that were and are not free yet |
+//! | `append.rs` | `Appender` | the log, the items that come into it, and the acts of that |
+//! | `open_segments.rs` | `Fillings` | segments that are being filled: which bytes of them are written when, and announced |
+//! | `segment_gc.rs` | `Emptying` | the segment that is being emptied, and emptied ones that are not free yet |
 //! | `persistence.rs` | `Restarts` | checkpoints, and what the device has to do for restarts |
 //! | `checkpoint.rs` | `Checkpoints` | when checkpoints are made, and the segments that they borrow |
 //! | `journal.rs` | `Journal` | the room in the journal |
 //! | `persist_command.rs` | [`Duty`], [`Parts`] | nothing: what the log's device has to do for restarts |
-//! | `contents.rs` | `Contents` | both, and what passes from one to the other; how the log stands, as the ladder knows it |
+//! | `contents.rs` | `Contents` | both, and what passes from one to the other; the state of the log, as the ladder knows it |
 //! | `undelivered_acts.rs` | `UnderWay` | decisions that were not handed out, moves that are not settled |
 //! | `admit.rs` | `Admission` | the admission under way: its tries, and what it waits for |
 //! | `device.rs` | [`Device`] | nothing: what the log's device tells |
@@ -77,19 +79,20 @@
 //! | `idle.rs` | | the beginning of a request, steps, expiry without requests, room for large items |
 //! | `restore.rs` | [`LogState`] | taking items up after a restart, removing all of them |
 //!
-//! # What holds
+//! # Invariants
 //!
-//! - An item in memory has one index entry and one place. It enters the index when its admission is over, and leaves it
-//!   before its act is handed out.
-//! - Space of a move is taken at both ends from the decision until it is settled. A move is settled in the order of tickets,
-//!   once its bytes have arrived, and only where somebody waits for it: at the next step, or where an admission needs the space.
-//!   What was overwritten, removed or dropped meanwhile stays where it was or is gone, and its move comes to nothing.
+//! - An item in memory has one index entry and one place. It enters the index when its admission is over, and leaves it before
+//!   its act is handed out.
+//! - Space of a move is taken at both ends from the decision until it is settled. Moves are settled in the order of tickets, once
+//!   their bytes have arrived, and only where a decision waits for it: at the next step, or where an admission needs the space.
+//!   An item that was overwritten, removed or dropped meanwhile stays where it was or is gone, and its move comes to nothing.
 //! - The bytes of a tier are those of its items' places in it, to the byte: an item counts where it lies.
 //! - While an admission is under way nothing else begins, and neither does while a piece of the log's work is.
 //! - An item of the log has one index entry and counts once in its segment. The driver keeps a segment's bytes from its first
-//!   [`Act::Append`] until [`Duty::Release`]. A segment is filled again when all that survived of it is announced, and that is safe.
-//! - What a restart begins with is not written over before what stands in for it is safe: superblock, checkpoint, both halves of the
-//!   journal. Where the journal has no more room for that, a restart finds nothing rather than something wrong.
+//!   [`Act::Append`] until [`Duty::Release`]. A segment is filled again when all of its surviving items are announced, and that
+//!   is safe.
+//! - A restart begins with a superblock, a checkpoint and both halves of the journal. None of them is written over before its
+//!   replacement is safe. Where the journal has no more room for that, a restart finds nothing rather than something wrong.
 
 mod admit;
 mod append;
@@ -189,7 +192,7 @@ pub struct Lying {
 /// Where an item's bytes are that are appended to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// In memory, which the item leaves: its number and its place are nobody's.
+    /// In memory, which the item leaves: its number and its place are free.
     Memory {
         /// Which item it was.
         id: Id,
@@ -229,7 +232,7 @@ pub enum Act {
     Move {
         /// To hand back.
         ticket: Ticket,
-        /// Whose bytes.
+        /// The item that moves.
         id: Id,
         /// Where they are.
         from: Loc,
@@ -238,7 +241,7 @@ pub enum Act {
         /// How many there are.
         bytes: u64,
     },
-    /// An item stands at its new place. Nobody's bytes lie at the old one.
+    /// An item stands at its new place. The old place is free.
     Settled {
         /// Where it stood.
         from: Loc,
@@ -249,7 +252,7 @@ pub enum Act {
         /// When it expires, in Unix milliseconds.
         expires_at_ms: Option<u64>,
     },
-    /// The item leaves memory; its bytes are at `loc` until the next act. Its number is nobody's.
+    /// The item leaves memory; its bytes are at `loc` until the next act. Its number is free.
     Leave {
         /// Which item it was.
         id: Id,
@@ -284,7 +287,7 @@ pub enum Act {
         /// The segment.
         segment: u32,
     },
-    /// Hand these bytes of a segment to the device; those that were not written are zero. Say so with [`Device::note_safe`] when they
+    /// Hand these bytes of a segment to the device; bytes that were not written are zero. Call [`Device::note_safe`] when they
     /// are there.
     Write {
         /// The segment.
@@ -310,7 +313,7 @@ pub enum Act {
         hash: u64,
         /// Where it was.
         place: LogPlace,
-        /// As above; of no meaning where it is lost.
+        /// The byte of the emptied segment at which the item was; without meaning where the item is lost.
         at: u32,
         /// Why.
         why: Why,
@@ -324,7 +327,7 @@ pub enum Act {
         /// The page's number in the arena.
         page: u32,
     },
-    /// Have somebody else take memory for these pages, before it is written.
+    /// Have another thread take memory for these pages, before they are written.
     Populate {
         /// The tier.
         tier: u8,
@@ -363,10 +366,10 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// An empty shard. The driver keeps `behind_bytes` behind each item, beside those that it [tells](Items::bytes).
+    /// An empty shard. The driver keeps `behind_bytes` behind each item, in addition to the bytes that it [tells](Items::bytes).
     ///
     /// # Panics
-    /// As [`Ladder::new`]; callers check their configuration.
+    /// Where [`Ladder::new`] does; callers check their configuration.
     pub fn new(config: LadderConfig, behind_bytes: u64) -> Self {
         Shard {
             contents: Contents::new(config, behind_bytes),
@@ -394,7 +397,7 @@ impl Shard {
         self.contents.log()
     }
 
-    /// Whom the log's device tells what it has done.
+    /// The face of the shard towards the log's device, which tells it what it has done.
     #[inline]
     pub fn device(&mut self) -> Device<'_> {
         Device::new(&mut self.contents)
@@ -423,7 +426,7 @@ impl Shard {
         self.now
     }
 
-    /// Has tier 0 charged with the index, and with so many bytes of metadata that the driver holds.
+    /// Charges tier 0 with the index, and with the `driver_bytes` of metadata that the driver holds.
     #[inline]
     pub fn charge(&mut self, driver_bytes: u64) {
         self.contents.memory_mut().charge(driver_bytes);
@@ -443,7 +446,7 @@ impl Shard {
     /// What is to be done next; `None`: nothing more comes of what was begun. The act before is done.
     #[inline]
     pub fn next_act<I: Items>(&mut self, items: &mut I, rng: &mut Rng) -> Option<Act> {
-        // Most admissions find a place and have nobody move or leave.
+        // Most admissions find a place without a move or a departure.
         if self.is_at_rest() { None } else { self.decide_next(items, rng) }
     }
 

@@ -1,6 +1,8 @@
-//! Segments that are being filled: which of their bytes are written when, and which of their items a restart may be told of.
+//! Open segments, which are being filled: which of their bytes are written when, and which of their items a restart may be told
+//! of.
 //!
-//! An item is announced once its bytes are on the device, so what a restart hears of is there. What died before is not.
+//! An item is announced once its bytes are on the device, so every announced item can be read after a restart. An item that died
+//! before is not announced.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -105,7 +107,7 @@ impl Fillings {
         self.all.iter_mut().find(|filling| filling.segment == segment)
     }
 
-    /// An item of so many bytes comes to its segment; what is to be written of that.
+    /// An item of `bytes` comes to its segment. Returns what is to be written of the segment.
     pub(super) fn append(
         &mut self,
         stream: Stream,

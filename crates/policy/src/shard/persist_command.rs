@@ -1,4 +1,4 @@
-//! What the log's device has to do so that a restart finds what the log has, and what is said of it.
+//! Persistence duties: what the log's device has to do so that a restart finds the items of the log.
 //!
 //! [`Act`](super::Act)s move items; duties make their places known to a restart. They need no facts about items, so the driver of
 //! the device carries them out by itself, one after the other, when it [has told](super::Device::announce) what is done:
@@ -78,7 +78,7 @@ pub enum Recorded {
     },
 }
 
-/// Who writes down what a checkpoint says, until [`Duty::WritePart`].
+/// The writer of a checkpoint's rows, until [`Duty::WritePart`].
 pub trait Parts {
     /// A checkpoint begins: replaying begins with the next record when it is complete. `rewinds`: which is the first one of the
     /// journal's half that is in use, for what that holds is worth nothing.

@@ -1,5 +1,5 @@
-//! What the log's device has to do so that a restart finds what the log has: announcements of items, checkpoints, and what waits
-//! until either is safe.
+//! Persistence of the log: announcements of items and checkpoints, which a restart reads, and the acts that wait until either is
+//! safe.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Items that are there already after a restart, and the end of all of them.
+//! Restore: items that are there already after a restart; and the removal of all items.
 
 use super::checkpoint::Checkpoints;
 use super::journal::Journal;
@@ -42,7 +42,7 @@ pub struct LogState {
     index: Index,
     /// Segments of the last checkpoint.
     checkpoint: Vec<u32>,
-    /// Records in the half of the journal that is in use, and whether those of the other one count too.
+    /// Records in the half of the journal that is in use, and whether the records of the other one count too.
     journal: (u64, bool),
 }
 
@@ -80,13 +80,13 @@ impl LogState {
         self.index.log_len()
     }
 
-    /// The half of the journal that is in use has so many records; `needs_other_half`: those of the other one count too.
+    /// Sets the `records` in the half of the journal that is in use; `needs_other_half`: the records of the other one count too.
     pub fn set_journal(&mut self, records: u64, needs_other_half: bool) {
         self.journal = (records, needs_other_half);
     }
 
-    /// All items are told: the accounts follow from them, from the segments that were filled, those of the last `checkpoint`, and
-    /// the number of the next filling. What names no filled segment is nowhere.
+    /// Ends the restore when all items were put. The accounts follow from the items, from the segments that were filled, those of
+    /// the last `checkpoint`, and the number of the next filling. Items that name no filled segment are dropped.
     pub fn settle(&mut self, mut filled: Vec<Filled>, checkpoint: &[u32], next_sequence: u32) {
         self.checkpoint = checkpoint.to_vec();
         self.checkpoint.retain(|&segment| self.log.restore_taken(segment));

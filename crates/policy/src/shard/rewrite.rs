@@ -1,12 +1,13 @@
-//! New bytes for an item that is there.
+//! Rewrite of an item: new bytes for a key that is in memory.
 
 use super::{Entered, Entry, Items, Shard};
 use crate::Id;
 use tiermem_base::Rng;
 
 impl Shard {
-    /// Begins to find a place for the new bytes of a live item, which counts as used: its own where they fit; else another one
-    /// in the same tier; and where there is none its own again, the old bytes gone. Acts follow; then [`Self::entered`] tells.
+    /// Begins to find a place for the new bytes of a live item, which counts as used: its own place where they fit; else another
+    /// one in the same tier; and where there is none its own again, after the old bytes have left. Acts follow; then
+    /// [`Self::entered`] tells the outcome.
     ///
     /// An item whose key belongs to another tenant by now gets another place, and goes over to that tenant with it.
     pub fn rewrite<I: Items>(&mut self, old: Id, entry: &Entry, items: &I, rng: &mut Rng) {

@@ -1,4 +1,5 @@
-//! Emptying a segment: it is read whole, and item by item survives in another one or goes, a piece at a time.
+//! Garbage collection of segments: a victim is read whole, and its items are appended to another segment or dropped, a piece at a
+//! time.
 
 use super::append::Appender;
 use super::{Act, From, Items, Lying, Memory, Why};
@@ -58,7 +59,7 @@ struct Emptied {
     is_announced: bool,
 }
 
-/// The segment that is being emptied, and those that were and are not free yet.
+/// The segment that is being emptied, and emptied ones that are not free yet.
 #[derive(Debug, Default)]
 pub(super) struct Emptying {
     victim: Option<Victim>,

@@ -1,8 +1,7 @@
-//! What the ladder has decided and what has become of it: acts that were not handed out yet, and moves that were and are not
-//! settled.
+//! Undelivered acts of the ladder: decisions that were not handed out yet, and moves that were handed out and are not settled.
 //!
 //! The ladder takes the space at both ends and ends moves in the order in which it opened them; bytes arrive in any order. So a
-//! move waits here for its bytes, and for those before it.
+//! move waits here for its bytes, and for the moves before it.
 
 use std::collections::VecDeque;
 
@@ -122,7 +121,7 @@ impl UnderWay {
         self.moves.front().is_none_or(|first| first.ticket > last)
     }
 
-    /// The same for all moves.
+    /// Ends all moves whose bytes have arrived, in order. `false`: the bytes of some are still on their way.
     pub(super) fn settle_all(&mut self, memory: &mut Memory) -> bool {
         memory.ladder().transit().last_ticket().is_none_or(|last| self.settle(last, memory))
     }

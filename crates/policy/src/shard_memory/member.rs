@@ -1,7 +1,8 @@
-//! One shard's part in the division: it tells how old what it lets go is, empties what it is to give, and takes what it is given.
+//! Member: one shard's part in the division of memory. It tells how old its evicted items are, empties regions that it is to
+//! give, and takes regions that it is given.
 //!
-//! Whoever gives empties a region a little at a time, and whoever gets takes only what was given back to the system. So all shards
-//! together never hold more than the tiers. The first shard decides, by what all have [shown](Shown) lately.
+//! A giving shard empties a region a little at a time, and a receiving one takes only memory that was given back to the system.
+//! So all shards together never hold more than the tiers. The first shard decides, by what all have [shown](Shown) lately.
 
 use super::{Divider, Share};
 use crate::ladder::Eviction;
@@ -9,9 +10,10 @@ use crate::shard::Shard;
 
 /// Nanoseconds between two ticks.
 pub const TICK_NS: u64 = 100_000_000;
-/// Ticks between two looks at who needs memory.
+/// Ticks between two looks at which shard needs memory.
 const LOOK_TICKS: u64 = 10;
-/// Ticks that are made up for when none was made for long: nobody has asked for anything, so nothing more would come of others.
+/// Ticks that are made up for after a long time without any: no requests came in that time, so further ticks would change
+/// nothing.
 const LATE_TICKS_MAX: u64 = 64;
 
 /// What shards tell each other.
@@ -23,7 +25,7 @@ pub enum Word {
         tier: usize,
         /// How much.
         bytes: u64,
-        /// Who gets it.
+        /// The number of the shard that gets it.
         to: usize,
     },
     /// Memory of a tier that another shard has given up.
@@ -48,7 +50,7 @@ pub trait Driven {
     /// Changes a tier's capacity. What is above it leaves a little in every step.
     fn set_capacity(&mut self, tier: usize, bytes: u64);
 
-    /// Makes a step, though nobody asks for anything.
+    /// Makes a step that no request asks for.
     fn step(&mut self);
 }
 
@@ -61,7 +63,7 @@ pub struct Shown {
     pub tail_ages_ms: Vec<Option<u64>>,
 }
 
-/// A region that is being emptied, and who gets it.
+/// A region that is being emptied, and the shard that gets it.
 #[derive(Clone, Copy, Debug)]
 struct Giving {
     tier: usize,
@@ -78,7 +80,7 @@ pub struct Member {
     divider: Divider,
     /// What each tier's departures were when they were last looked at.
     departures: Vec<u64>,
-    /// The same for requests, and when, in nanoseconds.
+    /// The requests when they were last looked at, and when that was, in nanoseconds.
     looked: Option<(u64, u64)>,
     tail_ages_ms: Vec<Option<u64>>,
     ticks: u64,
@@ -103,8 +105,8 @@ impl Member {
         &self.tail_ages_ms
     }
 
-    /// Every tick: empties what is to be given, and now and then looks at who needs what. `now_ns` is of a clock that does
-    /// not go back; `shown` says what a shard, given by its number, has shown of a tier.
+    /// Every tick: empties regions that are to be given, and now and then looks at which shard needs memory. `now_ns` is of a
+    /// clock that does not go back; `shown` says what a shard, given by its number, has shown of a tier.
     pub fn tick<D: Driven>(
         &mut self,
         now_ns: u64,
@@ -126,7 +128,7 @@ impl Member {
         if self.ticks.is_multiple_of(LOOK_TICKS) {
             self.note_ages(now_ns, driven.shard());
             let eviction = driven.shard().ladder().config().eviction;
-            // Who gives memory away must be able to let items go.
+            // A shard that gives memory away must be able to evict items.
             if self.number == 0 && eviction != Eviction::Forbidden {
                 self.divide(driven.shard().ladder().residents().levels(), shown, tell);
             }

@@ -1,10 +1,10 @@
-//! How several shards divide a tier among them: who gives memory to whom.
+//! Division of a tier among shards: which shard gives memory to which.
 //!
-//! Keys spread evenly over shards, but what they weigh and how often they are asked for need not. One cache with all the memory
-//! would let go of whatever was used longest ago, wherever its key belongs. Shards that each do so for themselves are that one
-//! cache exactly when the items that leave them were last used equally long ago; so memory moves from where they are oldest
-//! to where they are youngest, one region at a time, until the ages are about the same. A shard that lets nothing go has
-//! memory to spare. What this leaves aside is that misses may cost one shard's clients more than another's.
+//! Keys spread evenly over shards, but their sizes and request rates need not. One cache with all the memory would evict whatever
+//! was used longest ago, wherever its key belongs. Shards that each evict for themselves equal that one cache exactly when the
+//! items that leave them were last used equally long ago. So memory moves from the shard where they are oldest to the one where
+//! they are youngest, one region at a time, until the ages are about the same. A shard that evicts nothing has memory to spare.
+//! What this leaves aside is that misses may cost one shard's clients more than another's.
 
 mod member;
 
@@ -60,7 +60,7 @@ impl Division {
         let (to, youngest) =
             ages().filter_map(|(at, share)| Some((at, share.tail_age_ms?))).min_by_key(|(_, age)| *age)?;
         let can_give = |share: &Share| share.capacity_bytes >= least + bytes;
-        // Who lets nothing go comes before any age.
+        // A shard that evicts nothing comes before any age.
         let oldest = |share: &Share| share.tail_age_ms.unwrap_or(u64::MAX);
         let (from, share) = ages()
             .filter(|(at, share)| *at != to && can_give(share))
