@@ -1,10 +1,10 @@
-//! What frames cost: nanoseconds for a touch, a granule and a fault with its eviction, and bytes for a frame.
+//! Costs of frames: nanoseconds for a touch, a granule and a fault with its eviction, and bytes for a frame.
 //!
 //!     cargo run --release -p tiermem-policy --example frame_costs -- [FRAMES]
 //!
-//! Frames of 4 KiB in two tiers, half of them in DRAM; touches go to frames in DRAM at random. Columns: the
-//! order, how references are told, ns for a touch, for a granule of 64 frames, for a fault with the eviction it waits for (moves end at
-//! once), bytes for a frame without and with the order. Medians of nine rounds.
+//! Frames of 4 KiB in two tiers, half of them in DRAM; touches go to frames in DRAM at random. Columns: the order, how references
+//! are told, ns for a touch, for a granule of 64 frames, for a fault with the eviction it waits for (moves end at once), bytes
+//! for a frame without and with the order. Medians of nine rounds.
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;

@@ -1,10 +1,10 @@
-//! What it costs to draw K items of one tenant beside many others: from a list of its own, and from everybody's by looking whose
-//! each is until K are found, as a store with one dictionary must (Wang 2024, section 4.1.3).
+//! Costs of drawing K items of one tenant among many: from a list of its own, and from a list of all items by checking the tenant
+//! of each until K are found, as a store with one dictionary must (Wang 2024, section 4.1.3).
 //!
 //!     cargo run --release -p tiermem-policy --example tenant_draws -- [ITEMS]
 //!
-//! A million items, as many of each tenant, in one tier; nothing leaves. Columns: tenants, ns for a victim from its tenant's own list, ns
-//! by looking, items looked at for it.
+//! A million items, equally many of each tenant, in one tier; nothing leaves. Columns: tenants, ns for a victim from its tenant's
+//! own list, ns by checking, items checked for it.
 #![forbid(unsafe_code)]
 
 use std::hint::black_box;

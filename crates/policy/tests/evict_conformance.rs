@@ -1,4 +1,4 @@
-//! What every eviction policy owes its driver, held against each of them.
+//! Conformance suite of eviction policies: the contract of [`Evict`], checked for each policy.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,7 +106,7 @@ impl WithPolicy for Conform<'_> {
                         .collect();
                     let victim = policy.victim(Domain(domain), now, &mut rng, may_go);
                     if every == 1 {
-                        // It may give up only where it was refused somebody.
+                        // It may give up only where an item was refused.
                         prop_assert_eq!(victim.is_some(), !there.is_empty());
                     }
                     if let Some(Id(victim)) = victim {
@@ -121,7 +121,7 @@ impl WithPolicy for Conform<'_> {
             }
             shows_who_is_there(&policy, &held)?;
         }
-        // Everybody goes in the end, each once.
+        // Every item leaves in the end, each once.
         for domain in 0..DOMAINS as u32 {
             while let Some(victim) = policy.victim(Domain(domain), 1 << 20, &mut rng, |_| true) {
                 policy.remove(victim, Domain(domain), Departure::Evicted);
@@ -141,7 +141,7 @@ impl WithPolicy for Conform<'_> {
     }
 }
 
-/// Lengths, and both ends of the order, are of those who are there.
+/// Lengths, and both ends of the order, are those of the items that are there.
 fn shows_who_is_there(policy: &impl Evict, held: &BTreeMap<u32, u32>) -> Result<(), TestCaseError> {
     for domain in 0..DOMAINS as u32 {
         let len = held.values().filter(|at| **at == domain).count();
@@ -182,7 +182,7 @@ proptest! {
     #[test]
     fn the_cold_end_is_who_goes_next(ops in prop::collection::vec(op(), 1..200), capacity in 0u64..60) {
         for named in Named::ALL {
-            // Where uses are only marked, who was used is passed over when he is judged.
+            // Where uses are only marked, a used item is passed over when it is judged.
             let marks = matches!(named, Named::Clock | Named::Clock2 | Named::Sieve | Named::S3Fifo | Named::LruLazy);
             let has_end = marks
                 || matches!(
@@ -200,7 +200,7 @@ proptest! {
     }
 }
 
-/// What the cold end of each domain is after some operations, how many are there, and who goes.
+/// The cold end of each domain after some operations, the number of items, and the victims.
 struct ColdEnd<'a> {
     ops: &'a [Op],
     with_uses: bool,
@@ -278,7 +278,7 @@ fn ghosts_are_bounded_by_what_is_held() {
     }
 }
 
-/// Everybody may be held but one: policies give up after some refusals, but never loop, and never name another.
+/// All items may be held but one: policies give up after some refusals, but never loop, and never name another.
 struct OnlyOne;
 
 impl WithPolicy for OnlyOne {

@@ -1,4 +1,4 @@
-//! Each policy against an obvious twin: vectors searched from end to end, written from the papers.
+//! Eviction policies against naive twins: vectors searched from end to end, written from the papers.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::{BTreeMap, BTreeSet};

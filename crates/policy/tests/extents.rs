@@ -1,5 +1,5 @@
-//! The block cache's plans, carried out on a model of devices: reads return what was written last, blocks never overlap,
-//! and nothing is lost by eviction, discarding and writing past the cache.
+//! Plans of the block cache, carried out on a model of devices: reads return what was written last, blocks never overlap, and
+//! nothing is lost by eviction, discarding and writing past the cache.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 mod extents_world;
@@ -321,7 +321,7 @@ fn whole_fills_read_before_they_write_and_units_do_not() {
         world.flush(Volume(0), SPAN);
         let written = if fill == Fill::Whole { 64 * KIB } else { 4 * KIB };
         assert_eq!(world.volumes.core_written, written);
-        // A block that is overwritten as a whole need not be read by anybody.
+        // A block that is overwritten as a whole need not be read.
         world.request(write(128 * KIB, 64 * KIB));
         assert_eq!(world.volumes.core_read, fetched);
     }

@@ -1,4 +1,4 @@
-//! The cleaner, driven by devices that take as long as a test says: what it decides, one decision after the other, and worlds in which stores
+//! The cleaner, driven by devices that take as long as a test says: its decisions one after the other, and worlds in which stores
 //! fail, hang and come back, beside a model of what each store has.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
@@ -248,7 +248,7 @@ fn writers_stop_when_nearly_all_is_dirty() {
     assert!(world.may_write(0));
     world.write(0, 180 * MIB..180 * MIB + 4 * KIB);
     assert!(!world.may_write(0));
-    // Who waits has 4 MiB on their way, though no mark says so.
+    // A waiting request has 4 MiB on their way, though no mark says so.
     let leaving: u64 = world.step().iter().map(|(_, bytes)| bytes).sum();
     assert!(leaving >= 4 * MIB, "{leaving}");
     world.assert_nothing_is_due();
@@ -376,7 +376,7 @@ fn other_modes_wait_until_nothing_is_dirty_and_have_it_written_back() {
     world.clean();
     assert!(world.cleaner.may_write(0, &world.extents, &through));
     world.cleaner.nobody_waits();
-    // A mode that changes does the same before anybody writes; so does somebody who wants it.
+    // A mode that changes does the same before any write; so does a caller that wants it.
     dirty(&mut world, 0, 0..1);
     assert_eq!(world.step(), []);
     world.cleaner.drain(Volume(0), true);

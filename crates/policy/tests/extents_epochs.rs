@@ -1,5 +1,5 @@
-//! The order of write-back on a model of a volume, a cache and a backing store that may lose what it was not asked to flush: whatever
-//! happens, in any order, the store holds all writes before some acknowledged flush and any of those between that and the next.
+//! Order of write-back on a model of a volume, a cache and a backing store that may lose what it was not asked to flush. Over any
+//! sequence of events the store holds all writes before some acknowledged flush and any of those between that and the next.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::ops::Range;
@@ -228,7 +228,7 @@ impl Model {
             let unit = unit as usize;
             let version = Version { began: self.flushes, done: Some(self.flushes), is_trim: true };
             self.versions[unit].push(version);
-            // The cache has nothing, and nobody minds what the store has.
+            // The cache has nothing, and any content of the store is allowed.
             self.cache[unit] = self.versions[unit].len() - 1;
         }
     }
@@ -252,7 +252,7 @@ impl Model {
         for unit in 0..UNITS as usize {
             let is_in_doubt = self.sent.iter().any(|sent| sent.unit == unit as u64);
             if !self.is_trimmed(unit) && (is_in_doubt || self.durable[unit] != [self.cache[unit]]) {
-                // Who was not told that the write was done cannot say that it was not.
+                // A client that was not told that the write was done cannot say that it was not.
                 self.versions[unit].last_mut().unwrap().done.get_or_insert(self.flushes);
                 self.epochs.dirtied(unit as u64..unit as u64 + 1, 0, self.now_ns);
             }

@@ -1,5 +1,5 @@
-//! The block cache against the published algorithms, written down as they stand in the text: a table for each size, lists that
-//! are vectors. Hits, allocations and what is cached must be the same after every request.
+//! The block cache against naive twins of the published algorithms, written as they stand in the text: a table for each size,
+//! lists that are vectors. Hits, allocations and cached extents must be the same after every request.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 mod extents_world;

@@ -1,4 +1,4 @@
-//! Frames, case by case: what a pager, a pool and a host's cache meet.
+//! Frames, case by case: the situations of a pager, a pool and a host's cache.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::cell::RefCell;
@@ -317,7 +317,7 @@ fn what_is_written_while_it_is_written_back_has_no_copy() {
     }
 }
 
-/// Three owners, of whom two have quotas.
+/// Three owners, two of them with quotas.
 fn shared(dram: u32) -> Plain {
     let mut frames = plain(Config { owners: 3, apart: true, ..two_tiers(dram, 100) }, 60);
     for frame in 0..60 {

@@ -1,5 +1,5 @@
-//! Frames against their naive twin: after every call the same answer, the same acts, the same state, whatever order the moves
-//! complete in; and every order of eviction over the machine's own count from scratch.
+//! Frames against their naive twin: after every call the same answer, the same acts, the same state, in whatever order the moves
+//! complete; and every order of eviction over the machine's own count from scratch.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 mod frames_world;
@@ -59,7 +59,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// What every order owes its driver holds over frames: whoever it names is there and may go, and in the end all leave.
+    /// The contract of eviction policies holds over frames: every victim is there and may leave, and in the end all leave.
     #[test]
     fn every_order_conforms(config in config(), ops in prop::collection::vec(op(), 1..200)) {
         for named in Named::ALL {

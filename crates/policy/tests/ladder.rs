@@ -219,7 +219,7 @@ fn config() -> impl Strategy<Value = LadderConfig> {
     )
 }
 
-/// `PROPTEST_CASES` or so many.
+/// The number of cases: `PROPTEST_CASES`, or `default`.
 fn cases(default: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
 }

@@ -1,4 +1,4 @@
-//! Who may be dropped while something below the last tier takes it, cannot take it now, or is not there.
+//! Drops from the last tier while the outlet below takes items, cannot take them now, or is not there.
 
 mod newcomers;
 
@@ -6,7 +6,7 @@ use newcomers::{Admission, World};
 use proptest::prelude::*;
 use tiermem_policy::ladder::{Eviction, Outlet, Watermarks};
 
-/// Whether an item came in, and how many bytes of places each of those had who went for it.
+/// Whether an item came in, and the bytes of the place of each item that left for it.
 fn admit(world: &mut World, bytes: u64) -> (bool, Vec<u64>) {
     let Admission { came, dropped, .. } = world.admit(bytes);
     (came, dropped)

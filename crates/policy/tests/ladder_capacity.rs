@@ -1,4 +1,4 @@
-//! Tiers that are made smaller and larger while they are at work.
+//! Capacity changes: tiers are made smaller and larger while they are at work.
 
 mod keyed;
 

@@ -80,7 +80,7 @@ fn where_nothing_may_go_it_is_refused_after_a_few_tries() {
     assert_eq!(world.ladder.residents().items(), held);
     let pieces = (0..).take_while(|_| !world.prepare(LARGE).0).count();
     assert!(pieces < 200, "{pieces}");
-    // And what was set aside for it is everybody's again.
+    // The pages that were held for it can be given out again.
     let LevelCounters { evictions, .. } = world.ladder.residents().level(1).counters();
     assert_eq!(evictions, 0);
 }

@@ -1,4 +1,4 @@
-//! Memory that is taken ahead changes nothing that is decided.
+//! Prefaulting changes no decision.
 
 mod keyed;
 

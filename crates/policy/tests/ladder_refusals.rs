@@ -1,4 +1,4 @@
-//! A store that may drop anything refuses nothing that fits, unless replies under way hold the pages.
+//! Refusals: a store that may drop any item refuses nothing that fits, unless replies under way hold the pages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -119,7 +119,7 @@ impl World {
         self.execute(acts);
     }
 
-    /// Whether in some tier that may hold so many pages they lie in a row without a pinned item on them.
+    /// Whether some tier may hold `pages` pages and has that many in a row without a pinned item on them.
     fn has_unpinned_window(&self, pages: u64) -> bool {
         (0..self.ladder.residents().levels()).any(|tier| {
             let total = self.ladder.config().levels[tier].capacity_bytes / PAGE_BYTES;
@@ -158,7 +158,7 @@ fn config() -> impl Strategy<Value = LadderConfig> {
     )
 }
 
-/// `PROPTEST_CASES` or so many.
+/// The number of cases: `PROPTEST_CASES`, or `default`.
 fn cases(default: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
 }

@@ -1,4 +1,4 @@
-//! How much one step does: bounded, whatever waits, and as much more as it comes late.
+//! The work of one step: bounded, whatever waits, and larger in proportion when the step is late.
 
 mod keyed;
 

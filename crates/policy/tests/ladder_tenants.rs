@@ -154,7 +154,7 @@ fn shares_divide_a_full_tier() {
     for (bytes, share) in bytes.iter().zip([8.0, 16.0, 40.0]) {
         assert!((bytes / all - share / 64.0).abs() < 0.01, "{bytes} of {all}, share {share}");
     }
-    // Half of it changes hands, by evictions of whoever has too much.
+    // Half of it changes hands, by evictions of the tenant that has too much.
     world.ladder.residents_mut().apply(Setting::Share {
         tenant: 0,
         tier: 0,

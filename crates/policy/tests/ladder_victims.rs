@@ -1,4 +1,4 @@
-//! What the ladder's orders and admissions do to whom, seen from outside.
+//! Victims of the ladder's orders and admissions, seen from outside.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
@@ -13,7 +13,7 @@ use tiermem_policy::evict::{self, Departure, Domain, Evict, Item, Named, Origin,
 use tiermem_policy::ladder::{Admission, Admit, LadderConfig, NewItem, Order, PAGE_BYTES, Priority};
 use tiermem_policy::promotion_rule::Promotion;
 
-/// What a policy by itself keeps of so many items at once; its hits.
+/// Runs a policy by itself with room for `capacity` items. Returns its hits.
 fn hits_alone(named: Named, capacity: usize, keys: &[usize]) -> u64 {
     let mut order = evict::Order::new(named, 1, 0);
     let (mut rng, domain) = (Rng::seeded(5), Domain(0));
@@ -122,7 +122,7 @@ fn of_a_sample_the_least_used_goes_first() {
         }
         assert!(world.held(0..100) >= 95, "{by:?}: {} of the used are left", world.held(0..100));
         assert!(world.held(100..3000) > 300, "{by:?}");
-        // With K = 1 whoever it hits goes.
+        // With K = 1 the item drawn is the victim.
         let mut random = World::new(config(&[8], Order::Sample { k: 1, by }));
         for key in 100..3000 {
             random.access(key % 100, 1000, None);

@@ -19,7 +19,7 @@ struct Item {
     bytes: u32,
 }
 
-/// A log and who lies where. Emptying is done at once, as by a driver whose device takes no time.
+/// A log and the items that lie in it. Emptying is done at once, as by a driver whose device takes no time.
 struct World {
     log: Log,
     rng: Rng,

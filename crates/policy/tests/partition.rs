@@ -109,8 +109,8 @@ proptest! {
         }
     }
 
-    /// Nobody who is worst off could be better off without somebody else falling as low: over all divisions the smallest gain
-    /// is the largest.
+    /// No tenant with the smallest gain could have more without another falling as low: over all divisions the smallest gain is
+    /// the largest.
     #[test]
     fn fair_helps_the_worst_off(demands in prop::collection::vec(demand(), 1..4), total in 0usize..14) {
         let most: usize = demands.iter().map(|demand| demand.most).sum();

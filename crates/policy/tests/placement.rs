@@ -1,4 +1,4 @@
-//! Following a plan: what must hold whatever a program does, and what a plan is worth on programs that do what it says.
+//! Followers of plans: invariants whatever a program does, and the value of a plan on programs that do what it says.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ struct World {
 }
 
 impl World {
-    /// Pages lie where they are first touched; so many moves are allowed in a slice.
+    /// Pages lie where they are first touched; `moves_max` moves are allowed in a slice.
     fn new(options: Options, moves_max: usize) -> Self {
         let (count, capacity) = (options.granules as usize, options.fast_granules as usize);
         let moves_per_s = moves_max as f64 * 1e9 / SLICE_NS as f64;
@@ -303,7 +303,7 @@ fn homes_are_given_in_order_while_there_is_room_that_is_not_kept() {
     // What is touched takes the room that it was promised.
     bound.placed(0, Fast);
     assert_eq!((bound.fast_left(), bound.fast()), (1, 1));
-    // Somebody else had it: the room is nobody's.
+    // It was moved from outside: the room is free.
     bound.placed(1, Slow);
     assert_eq!(bound.fast_left(), 2);
     bound.mapped(2..4);
@@ -317,7 +317,7 @@ fn homes_are_given_in_order_while_there_is_room_that_is_not_kept() {
     assert_eq!((homes(&bound)[0], bound.fast_left(), bound.fast()), (None, 2, 1));
     bound.mapped(0..6);
     assert_eq!(homes(&bound)[..6], [Some(Fast), Some(Fast), Some(Slow), Some(Slow), Some(Slow), Some(Slow)]);
-    // Where the kernel decides it is by who comes first.
+    // Where the kernel decides, the granule that is touched first gets the room.
     let mut kernel = placer(&[], FirstTouch::Kernel, 0.0);
     kernel.mapped(0..10);
     assert_eq!(homes(&kernel), [None; 10]);

@@ -1,4 +1,4 @@
-//! What the papers say that their prefetchers do, on accesses small enough to follow by hand, and on a small device.
+//! Prefetchers against the statements of their papers, on accesses small enough to follow by hand, and on a small device.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use tiermem_base::Rng;
@@ -15,10 +15,10 @@ fn wishes(prefetcher: &mut impl Prefetch, page: u64, found: Demand) -> Vec<u64> 
     wanted
 }
 
-/// A cache in the order of use, whose fetches take so many accesses.
+/// A cache in the order of use, in which a fetch takes a number of accesses.
 struct Device<P> {
     prefetcher: P,
-    /// The most recently used first, with whether it is a prefetch that nobody used.
+    /// The most recently used first, with whether it is an unused prefetch.
     cached: Vec<(u64, bool)>,
     capacity: usize,
     /// The page, why it is fetched, when it arrives, and whether a demand waits for it.
@@ -256,8 +256,8 @@ fn a_stream_is_trained_by_three_misses_and_runs_a_distance_ahead() {
     assert!(demand(7, Demand::PrefetchHit).is_empty());
 }
 
-/// One interval with so many of a hundred prefetches used, the share of them late, and misses of which a share is
-/// polluted; then the level and the insertion.
+/// One interval in which `useful` of a hundred prefetches are used, a share of them late, and a share of the misses is polluted;
+/// then the level and the insertion.
 fn judged(from: FeedbackParameters, useful: u64, late: u64, polluted: u64) -> (usize, Insertion) {
     let mut feedback = Feedback::new(FeedbackParameters { interval_evictions: polluted + 1, ..from });
     let mut wanted = vec![];

@@ -1,5 +1,5 @@
-//! A shard over bytes that lie in a map: whatever is written, moved, overwritten, removed, expired or thrown out, and whenever
-//! moves arrive, every key that should be there is found with the bytes that were written last.
+//! A shard over bytes that lie in a map. Over any sequence of writes, moves, overwrites, removals, expiries and evictions, and
+//! whenever moves arrive, every key that should be there is found with the bytes that were written last.
 
 use std::collections::BTreeMap;
 
@@ -322,7 +322,7 @@ fn a_tier_that_shrinks_gives_its_pages_back() {
     }
 }
 
-/// Where an item lies in the middle of a tier there may be no room for its new bytes beside the old ones, whoever else goes.
+/// Where an item lies in the middle of a tier there may be no room for its new bytes beside the old ones, whatever else leaves.
 #[test]
 fn an_item_leaves_for_its_own_new_bytes_where_both_do_not_fit() {
     let mut world = World::new(configs().remove(0).1, false, 3);

@@ -1,4 +1,4 @@
-//! What was asked for below memory and is not there any more when its bytes are at hand: one case after the other.
+//! Stale fetches: items that were requested below memory and are not there any more when their bytes are at hand, case by case.
 
 mod shard_world;
 
@@ -72,7 +72,7 @@ impl Log {
         id
     }
 
-    /// Has an item of so many bytes, its header among them, leave memory for the log.
+    /// Has an item of `bytes`, its header included, leave memory for the log.
     fn sink(&mut self, bytes: u32) {
         self.shard.forget_below(hash());
         let sunk = |shard: &Shard| shard.log().expect("there is a log").sunk(0);

@@ -1,6 +1,6 @@
-//! A shard over a log whose device answers whenever it likes: every key that nobody has said goodbye to is found with the bytes
-//! that were written last, in memory or below; nothing is written over that is still needed; and what was decided is what was
-//! decided when these counts were taken.
+//! A shard over a log whose device answers at any time. Every key that was not removed or evicted is found with the bytes that
+//! were written last, in memory or below; nothing that is still needed is written over; and the decisions equal those that were
+//! counted when these figures were taken.
 
 mod shard_world;
 
@@ -24,8 +24,8 @@ fn config(fast_pages: u64, slow_pages: u64) -> LadderConfig {
     LadderConfig { charge_metadata: false, promotion: Promotion::ReuseTime, promote_batch: 8, ..config }
 }
 
-/// What was decided over all seeds, with a device that answers at once and with one that is late. A change of a decision changes them:
-/// whoever means to makes sure that it is for the better, and writes down the new ones.
+/// Decisions over all seeds, with a device that answers at once and with one that is late. A change of a decision changes them:
+/// make sure that an intended change is for the better, and write down the new figures.
 const DECIDED: [(Admission, bool, [u64; 16]); 4] = [
     (Admission::All, false, [39, 129, 0, 6401, 0, 5718, 11697, 19860, 1283, 621, 38, 6815, 45, 162, 26, 30]),
     (Admission::All, true, [26, 138, 0, 6591, 0, 5460, 11515, 15696, 867, 483, 33, 7056, 36, 181, 315, 17]),

@@ -15,7 +15,7 @@ fn mask(low: u64, high: u64) -> u64 {
 }
 
 impl RunBits {
-    /// So many bits.
+    /// `bits` bits, all clear.
     pub fn new(bits: u64) -> Self {
         RunBits { words: vec![0; bits.div_ceil(64) as usize] }
     }

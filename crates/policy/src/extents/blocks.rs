@@ -77,7 +77,7 @@ impl<O: Evict> Extents<O> {
     fn replace(&mut self, share: Share, class: usize, spares_dirty: bool) -> Result<u32, NoRoom> {
         let loser = self.map.shares().loser(share);
         let Extents { map, units, eviction, .. } = self;
-        // Whoever spares what is dirty looks at some, not at all there is.
+        // A plan that spares dirty blocks looks at some blocks, not at all there are.
         let looks = Cell::new(CLEAN_LOOKS);
         let is_spared = |of: Range<u64>| {
             let looks_left = looks.get();

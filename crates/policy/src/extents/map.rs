@@ -73,7 +73,7 @@ impl Map {
         self.space.begins_from(slot)
     }
 
-    /// The same within a group.
+    /// The slots of a group at which blocks begin.
     pub(super) fn begins_in(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
         self.space.blocks_of(&self.geometry, group)
     }

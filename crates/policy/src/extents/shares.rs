@@ -28,7 +28,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// So many shares without a limit that have nothing.
+    /// `count` empty shares without a limit.
     pub(super) fn new(geometry: &Geometry, count: u16) -> Self {
         Shares {
             held: vec![Held { groups: 0, groups_max: u32::MAX }; usize::from(count)],

@@ -149,7 +149,7 @@ impl Table {
         }
     }
 
-    /// The same within one frame.
+    /// Appends the blocks that cover a range within one frame to `found`.
     #[inline]
     fn cover_frame(
         &mut self,

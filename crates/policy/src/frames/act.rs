@@ -113,7 +113,7 @@ pub enum Touch {
     Used,
     /// It lies in place, was fetched ahead, and is used for the first time.
     FirstUse,
-    /// A move of it is under way. Whoever cannot get at it meanwhile says [`super::Frames::fault`].
+    /// A move of it is under way. A driver that cannot use it meanwhile calls [`super::Frames::fault`].
     Moving,
     /// It lies where it cannot be used, or nowhere: that is a fault.
     Away,

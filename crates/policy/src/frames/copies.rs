@@ -20,7 +20,7 @@ impl Copies {
         Copies { are_kept, ..Copies::default() }
     }
 
-    /// So many frames may have copies.
+    /// Grows to copies of `frames` frames.
     pub fn grow_to(&mut self, frames: u32) {
         if self.are_kept && frames > 0 {
             self.links.grow_to(Id(frames - 1));

@@ -12,8 +12,8 @@ use crate::prefetch::{Demand, Insertion, Why};
 use tiermem_base::Rng;
 
 impl<E: Evict> Frames<E> {
-    /// The frame is needed in place, for a write or not. Whoever gets another answer than [`Fault::Here`] carries out the acts,
-    /// waits as the answer says, and asks again.
+    /// The frame is needed in place, for a write or not. On any answer but [`Fault::Here`] the driver carries out the acts, waits
+    /// as the answer says, and asks again.
     pub fn fault(
         &mut self,
         frame: Frame,

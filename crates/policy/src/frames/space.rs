@@ -145,7 +145,7 @@ impl Space {
         level.refilling
     }
 
-    /// The same without taking note of it.
+    /// Like [`Self::wants_room`], without changing its state.
     pub(super) fn would_want_room(&self, tier: u8) -> bool {
         let level = self.at(tier);
         !level.has_free(if level.refilling { level.high } else { level.low })

@@ -225,7 +225,7 @@ impl Ladder {
             return Room::Free;
         }
         if clearings.is_under_way(tier) {
-            // Whoever waits for a large room begins anew.
+            // The admission that waits for a large room begins anew.
             clearings.end(tier, &mut transit.residents);
             return Room::Free;
         }

@@ -51,7 +51,7 @@ impl Outlet {
         }
     }
 
-    /// The same in bytes of their places: all or none.
+    /// How many bytes of places live items may give up in the background: all or none.
     pub(super) fn evictable_bytes(self, eviction: Eviction) -> u64 {
         if self.may_evict(eviction) { u64::MAX } else { 0 }
     }

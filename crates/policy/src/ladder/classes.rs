@@ -8,7 +8,7 @@ pub const UNIT_BYTES: u64 = 16;
 pub const PAGE_UNITS: u32 = (PAGE_BYTES / UNIT_BYTES) as u32;
 /// The smallest slot.
 const SLOT_UNITS_MIN: u32 = 4;
-/// So many classes fit a mask of 128 bits with the class of page runs.
+/// The largest number of classes: with the class of page runs they fit a mask of 128 bits.
 const CLASSES_MAX: usize = 120;
 
 /// A size class; the one behind the last holds page runs.
@@ -28,7 +28,7 @@ impl Class {
 pub enum Fit {
     /// A slot of a class.
     Slot(Class),
-    /// So many whole pages in a row.
+    /// A run of this many whole pages in a row.
     Run(u32),
 }
 

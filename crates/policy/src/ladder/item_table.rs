@@ -66,7 +66,7 @@ impl Nodes {
         self.places.get(id)
     }
 
-    /// The same to change.
+    /// The place of an item, to change it.
     #[inline]
     pub(super) fn at(&mut self, id: Id) -> &mut Place {
         self.places.at(id)

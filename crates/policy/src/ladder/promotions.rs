@@ -347,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Whoever is used below is a candidate from the first use on.
+    /// Every item that is used below is a candidate from the first use on.
     fn eager(pages: &[u64]) -> (Promotions, World) {
         let config = LadderConfig { levels: World::config(pages).levels, ..config(Promotion::ReuseTime) };
         (Promotions::new(&config), World::new(config))

@@ -19,13 +19,13 @@ impl Ticks {
         self.in_ticks(now.requests) as u32 & LAST_MASK
     }
 
-    /// So many requests in ticks.
+    /// Converts requests to ticks.
     #[inline]
     pub fn in_ticks(self, requests: u64) -> u64 {
         requests / self.0
     }
 
-    /// So many ticks in requests.
+    /// Converts ticks to requests.
     pub fn in_requests(self, ticks: u64) -> u64 {
         ticks * self.0
     }

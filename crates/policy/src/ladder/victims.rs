@@ -57,7 +57,7 @@ impl Orders {
         self.tenants.as_ref()
     }
 
-    /// The same to change what they are to have.
+    /// The tenants, to change their shares and K.
     #[inline]
     pub fn tenants_mut(&mut self) -> Option<&mut Tenants> {
         self.tenants.as_mut()

@@ -65,7 +65,7 @@ const KEPT_SHARE_MAX: f64 = 0.5;
 /// Which items come in when the log is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
-    /// Whoever leaves memory.
+    /// Every item that leaves memory.
     All,
     /// Items that left memory before, lately.
     #[default]

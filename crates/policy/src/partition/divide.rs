@@ -182,8 +182,9 @@ fn best_of_all(first: &[Cost], second: &[Cost], found: &mut [(Cost, u32)]) {
     }
 }
 
-/// The same where `second` is convex. With more to give the first side's best part need not grow, but among the best splits
-/// the *first* side's part never falls as the sum grows (the matrix of splits is totally monotone), so the middle sum bounds both halves.
+/// [`best_in`] for all sums, where `second` is convex. With more to give the first side's best part need not grow, but among the
+/// best splits the *first* side's part never falls as the sum grows (the matrix of splits is totally monotone), so the middle sum
+/// bounds both halves.
 fn best_by_halving(first: &[Cost], second: &[Cost], found: &mut [(Cost, u32)]) {
     /// Sums `low..high`, where the best split leaves the first side a part within `parts`.
     fn half(

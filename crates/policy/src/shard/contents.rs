@@ -42,7 +42,7 @@ impl Contents {
         &self.memory
     }
 
-    /// The same to change.
+    /// The memory, to change it.
     #[inline]
     pub(super) fn memory_mut(&mut self) -> &mut Memory {
         &mut self.memory

@@ -43,7 +43,7 @@ impl LogWork {
         }
     }
 
-    /// Its parts. Whoever changes them [reports](super::contents::Contents::report_outlet) that.
+    /// Its parts. A caller that changes them [reports](super::contents::Contents::report_outlet) that.
     pub(super) fn parts(&mut self) -> LogParts<'_> {
         let LogWork { appender, emptying, restarts, .. } = self;
         LogParts { appender, emptying, restarts }

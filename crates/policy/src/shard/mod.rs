@@ -32,7 +32,7 @@
 //! | room for a large item | [`Shard::make_room`] | acts |
 //! | an item that lies in memory already | [`Shard::restore`] | nothing |
 //! | a log with the items that it holds | [`Shard::attach_log`] | nothing |
-//! | a look-up below memory | [`Shard::seek`], [`Shard::stage`], [`Shard::hit_below`] in turn | [`Shard::enter`] and [`Shard::promoted`] if hot |
+//! | a look-up below | [`Shard::seek`], [`Shard::stage`], [`Shard::hit_below`] | [`Shard::enter`] and [`Shard::promoted`] if hot |
 //! | the log's copy of a key is out of date | [`Shard::forget_copy`], [`Shard::forget_below`] | nothing |
 //! | the log's own work | [`Shard::advance`], [`Device::write_out`] | acts |
 //! | work that the device has done | [`Device::note_safe`], [`Device::part_written`], then [`Device::announce`] | duties |
@@ -432,7 +432,7 @@ impl Shard {
         self.contents.memory_mut().charge(driver_bytes);
     }
 
-    /// The same from the next item on that enters.
+    /// Like [`Self::charge`], but in force from the next item on that enters.
     #[inline]
     pub fn hold(&mut self, driver_bytes: u64) {
         self.contents.memory_mut().keys_mut().hold(driver_bytes);

@@ -99,7 +99,7 @@ pub fn config() -> impl Strategy<Value = Config> {
     )
 }
 
-/// Frames, and the tickets that nobody has settled yet, oldest first, with their numbers as they were opened.
+/// Frames, and the tickets that are not settled yet, oldest first, with their numbers as they were opened.
 pub struct World<E> {
     pub frames: Frames<E>,
     pub tickets: Vec<(Ticket, usize)>,

@@ -56,7 +56,7 @@ impl World {
         self.access_of(0, key, bytes, expires_at_ms);
     }
 
-    /// The same for a tenant.
+    /// An access of a tenant.
     pub fn access_of(&mut self, tenant: u16, key: usize, bytes: u64, expires_at_ms: Option<u64>) {
         self.now.requests += 1;
         if self.ladder.is_due(self.now) {
@@ -102,7 +102,7 @@ pub fn hash(key: usize) -> u64 {
     (key as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Tiers of so many pages, in which recency is known to the request and metadata cost nothing.
+/// Tiers of `pages` pages each, in which recency is known to the request and metadata costs nothing.
 pub fn config(pages: &[u64], order: Order) -> LadderConfig {
     let capacities: Vec<u64> = pages.iter().map(|pages| pages * PAGE_BYTES).collect();
     let mut config = LadderConfig {

@@ -25,12 +25,12 @@ pub struct Admission {
     pub again: usize,
     /// The most that was decided at once.
     pub acts_max: usize,
-    /// How many bytes of places each of those had who went for it.
+    /// The bytes of the place of each item that left for it.
     pub dropped: Vec<u64>,
 }
 
 impl World {
-    /// Tiers of so many pages, in which metadata cost nothing.
+    /// Tiers of `pages` pages each, in which metadata costs nothing.
     pub fn new(pages: &[u64], eviction: Eviction, watermarks: Option<Watermarks>) -> Self {
         let capacities: Vec<u64> = pages.iter().map(|pages| pages * PAGE_BYTES).collect();
         let config = LadderConfig {

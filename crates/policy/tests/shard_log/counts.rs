@@ -1,4 +1,4 @@
-//! What a shard decided, counted.
+//! Counts of a shard's decisions.
 
 /// What was decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,4 +1,4 @@
-//! What a restart would read, as a naive twin keeps it: the journal's two halves, and the checkpoint that is named.
+//! The state that a restart would read, as a naive twin keeps it: the journal's two halves, and the checkpoint that is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ struct Checkpoint {
     segments: Vec<u32>,
     half: usize,
     skipped: usize,
-    /// It will not be named: its segments are nobody's.
+    /// It will not be named: its segments are free.
     is_given_up: bool,
 }
 
@@ -59,7 +59,7 @@ impl Restart {
         self.record(Some((hash >> 24, Some(place))), shard);
     }
 
-    /// An item is gone, of which perhaps nobody has heard.
+    /// An item is gone, perhaps before it was announced.
     pub fn remove(&mut self, hash: u64, place: LogPlace, shard: &mut Shard) {
         shard.device().withdraw(hash, place);
         self.record(Some((hash >> 24, None)), shard);

@@ -1,4 +1,4 @@
-//! The shard, its driver, and what every key must have.
+//! The shard, its driver, and the bytes that every key must have.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What lies in memory and in a log, as a map knows it.
+//! The items in memory and in a log, as a map knows them.
 #![allow(dead_code)] // Not every test needs all of it.
 
 use std::collections::BTreeMap;

@@ -50,7 +50,7 @@ impl ColdWatch {
         ColdWatch { every_bytes, left_bytes: every_bytes, is_stale: false, looked_at_ns: 0 }
     }
 
-    /// So many bytes of the cache were given to new blocks by a request, none of them perhaps: what goes next is another then.
+    /// A request gave `bytes` of the cache to new blocks, perhaps none: the cold end is a different one then.
     pub(super) fn allocated(&mut self, bytes: u64) {
         self.left_bytes = self.left_bytes.saturating_sub(bytes);
         self.is_stale = true;

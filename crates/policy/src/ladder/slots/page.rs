@@ -89,7 +89,7 @@ impl Page {
         }
     }
 
-    /// So many free slots of a class.
+    /// A page of a class, with `slots` free slots.
     pub(super) fn of_slots(class: Class, slots: u32) -> Self {
         let table = vec![0; slots as usize].into_boxed_slice();
         Page { table, state: PageState::Slots, class, ..Page::unused() }
@@ -209,7 +209,7 @@ impl Pages {
         self.pages.get(at as usize)
     }
 
-    /// The same to change.
+    /// A page, to change it.
     #[inline]
     pub(super) fn page(&mut self, at: u32) -> &mut Page {
         &mut self.pages[at as usize]

@@ -109,7 +109,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whoever is as full as another goes in the order of their numbers, whichever way is asked.
+        /// Equally full tenants are in the order of their numbers, whichever way is asked.
         #[test]
         fn equals_sorting(changes in prop::collection::vec((0usize..300, prop::option::of(0u16..50)), 0..400)) {
             let mut fullest = Fullest::default();

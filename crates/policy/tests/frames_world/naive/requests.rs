@@ -1,4 +1,4 @@
-//! What the naive twin is asked for, one request at a time.
+//! Requests to the naive twin, one at a time.
 
 use super::*;
 
