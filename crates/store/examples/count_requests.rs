@@ -1,21 +1,22 @@
-//! A server and one client with a fixed number of requests, to count what a request costs:
+//! Instructions per request: a server and one client that sends a fixed number of requests.
 //!
 //! ```text
 //! cargo build --release -p tiermem-store --example count_requests
 //! valgrind --tool=callgrind --toggle-collect='*Connection*Future*poll*' target/release/examples/count_requests 16 20000
 //! ```
 //!
-//! The arguments are the depth of the pipeline and the number of requests, half of them SET and half GET of 100 bytes. A third one chooses
-//! another store:
+//! The arguments are the depth of the pipeline and the number of requests. Half of the requests
+//! are SET, half are GET, with values of 100 bytes. A third argument chooses another store:
 //!
-//! | argument | the store |
-//! | --- | --- |
-//! | `home` | two shards; the client asks for keys of the shard where it is at home |
-//! | `away` | two shards; the client asks for keys of the other one. The guest's part is counted too |
-//! | `full` | 4 MiB of DRAM and as much of emulated CXL memory, whose delay is not waited for, and some three times as many bytes in keys: every SET evicts another item, and every GET is of one that was just set |
-//! | `flash` | 8 MiB of memory over flash, a file in the temporary folder, and some four times as many bytes in keys: every SET sends another item down, and every GET is of one that is there |
+//! - `home`: two shards; the client asks for keys of the shard where it is at home.
+//! - `away`: two shards; the client asks for keys of the other shard. The work of its guest there is counted too.
+//! - `full`: 4 MiB of DRAM and 4 MiB of emulated CXL memory without its delay; the keys need about three times as much.
+//!   Every SET evicts an item, every GET reads an item that was just set.
+//! - `flash`: 8 MiB of memory over flash, a file in the temporary folder; the keys need about four times the memory.
+//!   Every SET demotes an item to flash, every GET reads one from there.
 //!
-//! Divide the count by the requests. Between two numbers of requests, what connecting and filling the store cost falls out.
+//! Divide the count by the number of requests. The difference between two runs
+//! of different length excludes the cost of connecting and of filling the store.
 
 use std::error::Error;
 use std::io::{Read, Write};

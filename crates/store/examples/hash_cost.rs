@@ -1,9 +1,9 @@
-//! What a large hash costs: memory per field, time per command, and the longest that one command takes.
+//! Cost of a large hash: memory per field, time per command, and the slowest single command.
 //!
 //!     cargo run --release -p tiermem-store --example hash_cost -- [FIELDS]
 //!
-//! Commands run in process, without sockets: fields of 12 bytes get values of 16. Times are the processor's, so that other
-//! programs do not count; reading that clock, some 300 ns, is in them.
+//! Commands run in process, without sockets. Fields of 12 bytes get values of 16 bytes. Times are
+//! processor times, so other programs do not count; they include about 300 ns for reading that clock.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;

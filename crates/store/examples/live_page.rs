@@ -1,8 +1,8 @@
-//! The HTTP port fed with made-up figures, to look at the live page without a store and its load:
+//! Live page with made-up figures: the HTTP port without a store and its load.
 //!
 //!     cargo run -p tiermem-store --example live_page -- 127.0.0.1:7380 [idle]
 //!
-//! With `idle` it shows a server that nobody has used yet.
+//! With `idle` it shows a server that has served no requests yet.
 #![forbid(unsafe_code)]
 
 use std::net::SocketAddr;

@@ -1,14 +1,17 @@
-//! The longest that one call of the engine takes while something large happens: nobody else is served meanwhile.
+//! Stalls: the longest single call of the engine during a large
+//! operation. Other requests of the shard wait for that long.
 //!
 //!     cargo run --release -p tiermem-store --example stalls -- [ITEMS] [VALUE_BYTES] [MB_PER_S] [AHEAD_MIB]
 //!
-//! Fills a store that has room for a little more, in DRAM, then lets one thing after the other happen while keys are read and
-//! written at random. Prints for each the calls, the longest in processor time and by the clock, how many took longer
-//! than a millisecond of processor time, and how many of those waited for the kernel to give them memory. Memory: about ITEMS
-//! times VALUE_BYTES + 100 bytes. The last rows are of a flash tier in a file of the temporary directory, an eighth as large.
+//! Fills a store in DRAM with a little room to spare, then runs one large operation after another while keys
+//! are read and written at random. Prints for each operation: the number of calls, the longest call in
+//! processor time and in elapsed time, the calls above one millisecond of processor time, and how many of
+//! those waited for the kernel to give them memory. Needs about ITEMS times VALUE_BYTES + 100 bytes of memory.
+//! The last rows are measured over a flash tier in a file of the temporary directory, an eighth as large.
 //!
-//! With MB_PER_S it fills no faster than that. Without, or with 0, the store is filled as fast as it can be, and a second
-//! thread may not have the memory ready as fast. AHEAD_MIB: how much of it is taken ahead; 0 for none.
+//! MB_PER_S limits the rate at which the store is filled. Without it, or with 0,
+//! the store is filled at full speed, and the thread that populates memory may not
+//! keep up. AHEAD_MIB is the memory populated ahead of use; 0 switches that off.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -19,7 +22,7 @@ use tiermem_store::flash::FlashConfig;
 use tiermem_sys::cpu_time::{thread_cpu_time, thread_faults};
 use tiermem_tier::block::{self, Backend};
 
-/// A server looks for expired keys so often without requests; here after so many requests.
+/// Requests between two searches for expired keys. A server without requests does this by time.
 const IDLE_EVERY: u64 = 256;
 const SEGMENT_BYTES: u32 = 2 << 20;
 
@@ -204,7 +207,7 @@ fn flash(items: u64, value_bytes: usize, pace: Pace) {
     let mut world = World::new(items / 8, value_bytes, pace);
     let region_bytes = (items * (value_bytes as u64 + 48)) / 4096 * 4096 + (64 << 20);
     let config = FlashConfig::whole(region_bytes, SEGMENT_BYTES, 7);
-    // As in a server other threads read and write it: a disk in memory would copy segments on this one.
+    // As in a server, other threads read and write the file: a disk in memory would copy segments on this one.
     let path = std::env::temp_dir().join(format!("tiermem-stalls-{}", std::process::id()));
     let device =
         block::open(&path, region_bytes, Backend::Auto).expect("the temporary directory has room for it");

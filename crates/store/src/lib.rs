@@ -1,9 +1,9 @@
-//! The tiered key-value engine and its Redis-compatible server.
+//! Tiered key-value engine and its Redis-compatible server.
 //!
-//! [`resp`] reads requests and writes replies, [`command`] gives the commands their meaning over an [`engine`], in which a
-//! [`hash`] is one value, and [`server`] owns sockets, time and memory for buffers. [`config`] is what a user writes,
-//! [`http`] what an operator looks at, and [`replay`], [`load_generator`] and [`import`] the other side: clients that drive any such
-//! server with a trace, with those of several applications at once, and fill it.
+//! [`resp`] reads requests and writes replies. [`command`] implements the commands over an [`engine`]; a
+//! [`hash`] is one value of it. [`server`] owns sockets, time and buffer memory. [`config`] is the user's
+//! configuration, [`http`] the operator's port. [`replay`], [`load_generator`] and [`import`] are clients:
+//! they drive any RESP server with one trace, drive it with the traces of several applications, or fill it.
 #![forbid(unsafe_code)]
 
 pub mod clients;

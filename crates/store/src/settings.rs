@@ -1,8 +1,8 @@
 //! Settings that may change while the server runs: the values behind `CONFIG SET`.
 //!
-//! One parameter is one field here and one line in `command/config/table.rs`, which gives it its name and says how its
-//! text is read and written. With that it is found by `CONFIG GET`, changed by `CONFIG SET`, kept by `CONFIG REWRITE`
-//! and read at the start from the section `[config]` of the configuration file.
+//! A parameter is one field here and one line in `command/config/table.rs`, which gives
+//! its name and how its text is read and written. That is enough for `CONFIG GET`,
+//! `CONFIG SET`, `CONFIG REWRITE` and the section `[config]` of the configuration file.
 
 use crate::clients::{NotifyFlags, TABLE_KEYS_MAX};
 use crate::users::Users;
@@ -36,11 +36,12 @@ impl LogLevel {
 pub struct Settings {
     /// The most connections at a time (`maxclients`). Default 10000.
     pub maxclients: usize,
-    /// Clients that neither send nor take anything for so many milliseconds are dropped (`timeout`). Default 0: never.
+    /// Idle time in milliseconds after which a client is dropped (`timeout`). Default 0: never.
     pub timeout_ms: u64,
     /// Seconds after which a silent TCP peer is probed, for connections yet to come. Default 300.
     pub tcp_keepalive_s: u64,
-    /// Who may log in, the password of `requirepass` among it. Default: anybody may, and do everything.
+    /// Users that may log in, with the password of `requirepass`.
+    /// Default: `default` without a password and with all permissions.
     pub users: Users,
     /// Unsent replies of one client, in bytes, from which on it is not read from. Default 1 MiB.
     pub output_bytes_max: usize,
@@ -49,8 +50,8 @@ pub struct Settings {
     pub output_total_bytes_max: usize,
     /// Bytes of unfinished requests over all connections; one more longest request may always come in. Default 64 MiB.
     pub request_buffer_bytes: usize,
-    /// While requests wait for buffer space, a client that holds some and sends less than 64 KiB in so many
-    /// milliseconds is dropped. Default 10 s.
+    /// Milliseconds in which a client that holds buffer space must send 64 KiB while
+    /// other requests wait for space; a slower client is dropped. Default 10 s.
     pub stall_timeout_ms: u64,
     /// How much is logged. Default notice.
     pub log_level: LogLevel,
@@ -59,7 +60,8 @@ pub struct Settings {
     pub slowlog_slower_than_us: i64,
     /// Entries of the slow log (`slowlog-max-len`). Default 128.
     pub slowlog_entries_max: usize,
-    /// Latency events of at least so many milliseconds are kept; 0: none (`latency-monitor-threshold`). Default 0.
+    /// Least duration of a latency event that is kept, in milliseconds;
+    /// 0: none is kept (`latency-monitor-threshold`). Default 0.
     pub latency_threshold_ms: u64,
     /// Whether each request is timed for its command's histogram (`latency-tracking`). Default no.
     pub latency_tracking: bool,

@@ -1,4 +1,4 @@
-//! Channels, patterns, and who is subscribed to them.
+//! Pub/sub subscriptions: channels, patterns and their subscribers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -24,7 +24,7 @@ impl Kind {
     pub const ALL: [Kind; 2] = [Kind::Channel, Kind::Pattern];
 }
 
-/// Who is subscribed to what.
+/// Subscriptions by channel and by pattern.
 #[derive(Debug, Default)]
 pub struct Channels {
     /// Subscribers by name: of channels, then of patterns.
@@ -130,12 +130,13 @@ impl Channels {
         self.subscribers[Kind::Channel as usize].get(channel).map_or(0, BTreeSet::len)
     }
 
-    /// Patterns that somebody is subscribed to.
+    /// Number of patterns with at least one subscriber.
     pub fn pattern_count(&self) -> usize {
         self.subscribers[Kind::Pattern as usize].len()
     }
 
-    /// Sends a message to all subscribers of a channel; to how many. Who is subscribed twice gets it twice.
+    /// Sends a message to all subscribers of a channel and returns how many times it was
+    /// delivered. A client that is subscribed by name and by pattern gets it once for each.
     pub(super) fn publish(
         &self,
         registry: &Registry,

@@ -1,4 +1,4 @@
-//! What `CLIENT LIST` reports about a client.
+//! Client info: the facts about one client that `CLIENT LIST` reports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub struct ClientInfo {
     pub fd: i32,
     /// The name that it has given itself.
     pub name: Box<[u8]>,
-    /// Whom it has logged in as; `None`: nobody but `default`.
+    /// The user that it has logged in as; `None`: `default`.
     pub user: Option<Arc<str>>,
     /// Unix time in microseconds when it connected.
     pub created_us: u64,

@@ -1,4 +1,4 @@
-//! The line of `CLIENT LIST` about a client.
+//! Client info as text: one client's line of `CLIENT LIST`.
 
 use std::fmt::Write;
 

@@ -1,38 +1,40 @@
-//! The registry of connected clients, and every effect that one client has on another.
+//! Registry of connected clients, and every effect that one client has on another.
 //!
-//! A connection owns its socket, its session and its replies, and nobody else touches them. What reaches *another*
-//! connection (a message of a channel, an invalidation, a line for a monitor, a kill, the end of a pause) goes
-//! through this module and through nothing else: it is appended to what waits for that client, or noted beside it, and
-//! the client's task is woken; the task takes what waits when it runs, before it reads. A client of another shard has a slot
-//! here too if it has asked for anything here, as a guest ([`crate::shards`]).
+//! A connection owns its socket, its session and its replies; no other code touches them. Everything that
+//! reaches *another* connection (a message of a channel, an invalidation, a line for a monitor, a kill, the
+//! end of a pause) goes through this module only: it is appended to that client's output or noted beside
+//! it, and the client's task is woken. The task takes its output when it runs, before it reads. A client of
+//! another shard has a slot here too once it has sent a request here, as a guest ([`crate::shards`]).
 //!
 //! ```text
-//! handler of A --> Clients: who is concerned? (channels, watched, tracking, monitors)
+//! handler of A --> Clients: which clients are concerned? (channels, watched, tracking, monitors)
 //!                     |--> output of B: pushed += bytes, wake       B's task: pushed -> its replies -> socket
 //!                     `--> output of C: killed, wake                C's task: ends
 //! ```
 //!
-//! Each part keeps its own state by [`Slot`] and knows no sibling but those that it is lent:
+//! Each part keeps its own state by [`Slot`] and knows only the siblings that are passed to it:
 //!
 //! | part | owns |
 //! | --- | --- |
-//! | [`Registry`] | slots, numbers, what `CLIENT LIST` tells |
-//! | [`OutputBuffers`] | what waits for each client, its limits, who is killed |
+//! | [`Registry`] | slots, client numbers, the facts of `CLIENT LIST` |
+//! | [`OutputBuffers`] | output that waits for each client, its limits, killed clients |
 //! | [`Channels`] | subscriptions |
-//! | [`Watched`] | keys watched for a transaction, and who must not commit |
+//! | [`Watched`] | keys watched for a transaction, and clients whose transaction must fail |
 //! | [`Tracking`] | client-side caching: modes, prefixes, the table of keys |
-//! | `Monitors`, `Pause`, `StateBudget` | who monitors; until when requests wait; bytes remembered for clients |
+//! | `Monitors`, `Pause`, `StateBudget` | monitoring clients; until when requests wait; bytes remembered for clients |
 //!
-//! [`Clients`] puts them together: it knows when a client comes and goes, and keeps [`Clients::attention`] true.
+//! [`Clients`] combines the parts: it knows when a client connects
+//! and disconnects, and keeps [`Clients::attention`] true.
 //!
-//! Memory is bounded three times. What waits for one client, its unsent replies counted, ends at
-//! [`PUSH_BYTES_MAX`]: a client that lets it grow further is dropped, as Redis drops slow subscribers. What waits for
-//! all clients ends at the server's limit for replies: when something is pushed beyond it to a client that has more than
-//! [`TIGHT_OUTPUT_BYTES`] waiting, the subscribers with most waiting are dropped until there is room. And what clients make the server remember (names, subscriptions,
-//! watched keys, prefixes) is refused beyond [`STATE_BYTES_MAX`] over all of them.
+//! Memory is bounded in three ways. Output waiting for one client, its unsent replies included,
+//! ends at [`PUSH_BYTES_MAX`]: a client above it is dropped, as Redis drops slow subscribers.
+//! Output waiting for all clients ends at the server's limit for replies: when a push exceeds it
+//! and the receiving client has more than [`TIGHT_OUTPUT_BYTES`] waiting, the subscribers with most
+//! output are dropped until there is room. State that clients make the server remember (names,
+//! subscriptions, watched keys, prefixes) is refused beyond [`STATE_BYTES_MAX`] over all of them.
 //!
-//! Requests pay for none of this unless somebody uses it: [`Clients::attention`] is one byte that says whether any
-//! request must be looked at more closely, and [`crate::command::Resolved::execute`] tests it together with the session's mode.
+//! Requests pay for none of this while it is unused: [`Clients::attention`] is one byte that says whether any request
+//! must be looked at more closely. [`crate::command::Resolved::execute`] tests it together with the session's mode.
 
 mod channels;
 mod client_info;
@@ -135,12 +137,12 @@ impl Clients {
         self.relay = Some(relay);
     }
 
-    /// Who is connected.
+    /// The connected clients.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Who is connected.
+    /// The connected clients, to be changed.
     #[inline]
     pub fn registry_mut(&mut self) -> &mut Registry {
         &mut self.registry
@@ -158,17 +160,17 @@ impl Clients {
         &mut self.output
     }
 
-    /// Who is subscribed to what.
+    /// Pub/sub subscriptions.
     pub fn channels(&self) -> &Channels {
         &self.channels
     }
 
-    /// Who watches what.
+    /// Watched keys and the clients that watch them.
     pub fn watched(&self) -> &Watched {
         &self.watched
     }
 
-    /// Who may hold which keys.
+    /// Keys that tracking clients may have cached.
     pub fn tracking(&self) -> &Tracking {
         &self.tracking
     }
@@ -227,7 +229,8 @@ impl Clients {
         self.channels.unsubscribe(&mut self.state, slot, kind, name)
     }
 
-    /// Sends a message to all subscribers of a channel; to how many. Who is subscribed twice gets it twice.
+    /// Sends a message to all subscribers of a channel and returns how many times it was
+    /// delivered. A client that is subscribed by name and by pattern gets it once for each.
     pub fn publish(&mut self, channel: &[u8], text: &[u8]) -> usize {
         self.channels.publish(&self.registry, &mut self.output, channel, text)
     }
@@ -265,13 +268,13 @@ impl Clients {
         self.tracking.set_caching(slot, on);
     }
 
-    /// Tracking, and those that it tells.
+    /// The tracking table and the clients that it sends invalidations to.
     fn tracking_and_audience(&mut self) -> (&mut Tracking, Audience<'_>) {
         let Clients { registry, channels, output, tracking, .. } = self;
         (tracking, Audience { registry, channels, output })
     }
 
-    /// Keys in the table at most (`tracking-table-max-keys`); 0 stands for no limit but that of bytes.
+    /// Sets the most keys in the tracking table (`tracking-table-max-keys`); with 0 only the limit in bytes holds.
     pub fn set_tracked_keys_max(&mut self, keys: usize) {
         let (tracking, mut audience) = self.tracking_and_audience();
         tracking.set_keys_max(&mut audience, keys);
@@ -306,7 +309,7 @@ impl Clients {
         }
     }
 
-    /// Ends the pause: whoever waits goes on.
+    /// Ends the pause and wakes the requests that wait for it.
     pub fn unpause(&mut self) {
         for slot in self.pause.end() {
             self.output.wake(slot);
@@ -320,7 +323,7 @@ impl Clients {
         self.update_attention();
     }
 
-    /// Sends a line to all who monitor.
+    /// Sends a line to all monitoring clients.
     pub fn tell_monitors(&mut self, line: &[u8]) {
         self.monitors.tell(&self.registry, &mut self.output, line);
     }
@@ -336,12 +339,12 @@ impl Clients {
         self.update_attention();
     }
 
-    /// Tells everyone concerned what happened to keys, and through whom.
+    /// Informs all clients concerned of the changes to keys, and of the client that made them.
     pub fn settle(&mut self, changes: &Changes, author: &Author) {
         let mut told = None;
         for (change, db, key) in changes.iter() {
             self.watched.mark(change, db, key);
-            // What one command does to a key in several steps is one change to those who hold it.
+            // A command that changes a key in several steps makes one change for the clients that cache or watch it.
             if told != Some((db, key)) || matches!(change, Change::Flushed(_)) {
                 let (tracking, mut audience) = self.tracking_and_audience();
                 tracking.invalidate(&mut audience, change, key, author.client);
@@ -366,7 +369,7 @@ impl Clients {
         self.publish_event_here(class, event, db, key);
     }
 
-    /// The same for clients of this shard alone.
+    /// Publishes the event to clients of this shard only.
     pub fn publish_event_here(&mut self, class: Class, event: &str, db: u8, key: &[u8]) {
         if !self.notify.has(class) {
             return;

@@ -1,11 +1,11 @@
-//! `MONITOR`: clients that are shown every request.
+//! Monitoring clients (`MONITOR`): each is sent every request as a line.
 
 use std::collections::BTreeSet;
 
 use super::output_buffers::OutputBuffers;
 use super::registry::{Registry, Slot};
 
-/// Who monitors.
+/// The slots of monitoring clients.
 #[derive(Debug, Default)]
 pub(super) struct Monitors(BTreeSet<Slot>);
 

@@ -1,4 +1,4 @@
-//! Keyspace notifications: which changes are published, under which names.
+//! Keyspace notifications: the changes that are published, and their channel names.
 
 use crate::engine::Change;
 
@@ -7,7 +7,7 @@ use crate::engine::Change;
 pub struct Class(u16);
 
 impl Class {
-    /// Commands that concern keys whatever their values.
+    /// Commands that concern keys of any type.
     pub const GENERIC: Class = Class(1);
     /// Commands on strings.
     pub const STRING: Class = Class(2);
@@ -23,7 +23,7 @@ impl Class {
 /// `K` and `E`: to which channels.
 const KEYSPACE: u16 = 1 << 12;
 const KEYEVENT: u16 = 1 << 13;
-/// What `A` stands for: `g$lshzxetd`.
+/// The classes that `A` abbreviates: `g$lshzxetd`.
 const ALL: u16 = (1 << 10) - 1;
 /// The letters in the order in which Redis shows them, from the lowest bit.
 const LETTERS: &[u8; 14] = b"g$lshzxetdnmKE";
@@ -72,7 +72,7 @@ impl NotifyFlags {
     }
 }
 
-/// Who changes keys: the client, and what its command's event is called.
+/// The author of a change: the client, and the event name of its command.
 #[derive(Clone, Copy, Debug)]
 pub struct Author {
     /// The client, 0 for the store itself.

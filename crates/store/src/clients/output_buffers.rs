@@ -1,7 +1,7 @@
-//! What waits to be sent to clients, and that it stays bounded.
+//! Output buffers of clients, bounded for each client and for all of them.
 //!
-//! What others push to a client gathers in its buffer until the client's task takes it. What the task itself has not been
-//! able to send is told by [`OutputBuffers::set_unsent`], so that both count together.
+//! What other clients push to a client gathers in its buffer until the client's task takes it. The
+//! task reports its own unsent bytes by [`OutputBuffers::set_unsent`], so both count together.
 
 use std::rc::Rc;
 use std::task::Waker;
@@ -64,7 +64,7 @@ impl OutputBuffers {
     /// What a client takes here beside the bytes that wait for it.
     pub(super) const CLIENT_BYTES: usize = size_of::<Buffer>();
 
-    /// A client has come.
+    /// A client has connected.
     pub(super) fn enter(&mut self, slot: Slot) {
         if self.buffers.len() <= slot as usize {
             self.buffers.resize_with(slot as usize + 1, Buffer::default);
@@ -141,8 +141,9 @@ impl OutputBuffers {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Appends to what waits for a client and wakes it, or drops it if it has too much waiting. When all clients together
-    /// have too much, those that have most waiting go first: a client that reads is not dropped for one that does not.
+    /// Appends to a client's output and wakes the client, or drops it if its output
+    /// exceeds the limit. When all clients together exceed theirs, those with most output
+    /// are dropped first: a client that reads is not dropped for one that does not.
     pub(super) fn push(&mut self, slot: Slot, registry: &Registry, bytes: &[u8]) {
         let buffer = &mut self.buffers[slot as usize];
         if buffer.killed {
@@ -314,7 +315,7 @@ mod tests {
         (0..3).for_each(|_| output.push(3, &clients, &mib[..1 << 19]));
         assert_eq!(killed(&output), [false, true, true, false]);
         output.leave(2);
-        // A client that has taken all is an ordinary one again, whatever waits for it later.
+        // A client that has taken all its output is an ordinary one again, also when more is pushed later.
         let _ = (output.take_pushed(3), output.set_unsent(3, 0), output.set_unsent(3, 3 << 20));
         output.leave(1);
         output.enter(1);

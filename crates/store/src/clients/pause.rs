@@ -1,17 +1,17 @@
-//! `CLIENT PAUSE`: requests that wait.
+//! Pause of requests (`CLIENT PAUSE`).
 
 use super::registry::Slot;
 
 /// Which requests wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PauseKind {
-    /// Those that may change something.
+    /// Requests that may change a key.
     Write,
     /// All.
     All,
 }
 
-/// What is paused until when, and whose requests wait.
+/// Paused requests: which kind, until when, and the clients that wait.
 #[derive(Debug, Default)]
 pub(super) struct Pause {
     /// The kind and the Unix time in microseconds of its end.
@@ -46,7 +46,7 @@ impl Pause {
         self.waiting.retain(|waiting| *waiting != slot);
     }
 
-    /// Ends the pause: who may go on.
+    /// Ends the pause and returns the clients to wake.
     #[must_use]
     pub(super) fn end(&mut self) -> Vec<Slot> {
         self.until = None;

@@ -1,12 +1,12 @@
-//! Who is connected: a slot for each client, and what `CLIENT LIST` tells of it.
+//! Registry of clients: a slot for each connected client, with its facts for `CLIENT LIST`.
 
 use std::collections::BTreeMap;
 
 use super::{ClientInfo, Peer};
 use crate::resp::Version;
 
-/// A client's place in the registry while it is connected. It is given to another one afterwards, so whatever is kept by
-/// slot goes with the client that had it.
+/// A client's place in the registry while it is connected. The slot is used again
+/// afterwards, so all state kept by slot is removed together with its client.
 pub type Slot = u32;
 
 /// The clients by slot and by number.

@@ -1,4 +1,4 @@
-//! The bytes of what clients make the server remember: names, subscriptions, watched keys, prefixes.
+//! Budget of bytes that clients make the server remember: names, subscriptions, watched keys, prefixes.
 
 /// What all clients together can have remembered.
 pub const STATE_BYTES_MAX: usize = 16 << 20;
@@ -16,7 +16,7 @@ pub(super) struct StateBudget {
 }
 
 impl StateBudget {
-    /// Takes what remembering so many bytes costs.
+    /// Takes the cost of remembering `bytes` from the budget.
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), TooMuch> {
         let bytes = bytes + STATE_OVERHEAD_BYTES;
         if self.bytes + bytes > STATE_BYTES_MAX {
@@ -26,7 +26,7 @@ impl StateBudget {
         Ok(())
     }
 
-    /// Gives back what remembering so many bytes has cost.
+    /// Gives back the cost of remembering `bytes`.
     pub(super) fn give_back(&mut self, bytes: usize) {
         debug_assert!(self.bytes >= bytes + STATE_OVERHEAD_BYTES, "only what was taken is given back");
         self.bytes -= bytes + STATE_OVERHEAD_BYTES;

@@ -1,4 +1,4 @@
-//! Clients without sockets: who gets what, and that memory stays bounded.
+//! Tests of the client registry without sockets: delivery of messages, and the bounds on memory.
 
 use super::*;
 use crate::engine::Engine;

@@ -1,9 +1,9 @@
-//! Client-side caching: which clients may hold which keys, and telling them when a key has changed.
+//! Client-side caching: keys that clients may have cached, and invalidations when a key changes.
 //!
-//! A tracking client that reads a key is remembered in a table from keys to clients; the first change of the key
-//! tells them all and forgets it. The table is bounded in keys and in bytes: what does not fit pushes another key out,
-//! round and round in the order of their names, and whoever was remembered for that is told as if it had changed.
-//! A client in broadcast mode is told of every change under its prefixes, and needs no table.
+//! A table maps each key that a tracking client has read to its clients. The first change of the key sends an
+//! invalidation to all of them and removes the entry. The table is bounded in keys and in bytes: a key that does not
+//! fit displaces another key, in the cyclic order of their names, and the displaced key's clients get an invalidation
+//! as if it had changed. A client in broadcast mode is sent every change under its prefixes and needs no table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -18,7 +18,7 @@ use crate::resp::{Version, Writer};
 
 /// Keys in the table unless `tracking-table-max-keys` says otherwise; Redis's default.
 pub const TABLE_KEYS_MAX: usize = 1_000_000;
-/// Bytes of the table, whatever the number of keys.
+/// Most bytes of the table, for any number of keys.
 const TABLE_BYTES_MAX: usize = 16 << 20;
 /// What a key costs beside its bytes: its place in the tree and its list of clients.
 const KEY_OVERHEAD_BYTES: usize = 96;
@@ -58,7 +58,7 @@ pub(super) struct Audience<'a> {
     pub output: &'a mut OutputBuffers,
 }
 
-/// Who may hold which keys.
+/// Modes of tracking clients, and the table of keys that they may have cached.
 #[derive(Debug)]
 pub struct Tracking {
     /// Clients by number, in ascending order for each key. They may have gone meanwhile.
@@ -140,7 +140,7 @@ impl Tracking {
         }
     }
 
-    /// Keys in the table at most; 0 stands for no limit but that of bytes.
+    /// Sets the most keys in the table; with 0 only the limit in bytes holds.
     pub(super) fn set_keys_max(&mut self, audience: &mut Audience<'_>, keys: usize) {
         self.keys_max = if keys == 0 { usize::MAX } else { keys };
         self.push_out_surplus(audience);
@@ -189,7 +189,7 @@ impl Tracking {
         Some(ids)
     }
 
-    /// Tells those who may hold a key that it has changed; `author` is the client that changed it.
+    /// Sends an invalidation of a key to the clients that may have cached it; `author` is the client that changed it.
     pub(super) fn invalidate(
         &mut self,
         audience: &mut Audience<'_>,

@@ -1,4 +1,4 @@
-//! Keys that clients watch for a transaction.
+//! Watched keys (`WATCH`): keys that clients watch for a transaction.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ struct Watch {
     keys: Vec<(u8, Box<[u8]>, bool)>,
 }
 
-/// Who watches a key, for each database, and what each client watches.
+/// The clients that watch each key, by database, and the keys that each client watches.
 #[derive(Debug, Default)]
 pub struct Watched {
     watchers: [BTreeMap<Box<[u8]>, Vec<Slot>>; DATABASES as usize],

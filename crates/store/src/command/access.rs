@@ -1,4 +1,5 @@
-//! What a command does with each of its keys, as Redis's key specifications have it: rules about keys tell reading from writing.
+//! Key access of commands, reading or writing as in Redis's key
+//! specifications: ACL rules about keys tell the two apart.
 
 use super::spec::{Flags, Spec};
 use crate::resp::Args;
@@ -6,7 +7,7 @@ use crate::users::Access;
 
 /// Commands that only ask whether a key is there, and how its value is kept, not what it is.
 const ASKING: [&str; 8] = ["exists", "hexists", "hlen", "hstrlen", "strlen", "touch", "type", "watch"];
-/// Commands that write and tell what was there, or what has come of it.
+/// Commands that write and reply with the old or the new value.
 const READING_WRITERS: [&str; 10] = [
     "decr",
     "decrby",

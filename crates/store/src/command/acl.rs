@@ -1,6 +1,7 @@
-//! `ACL`: users seen and changed while the server runs.
+//! `ACL`: users listed and changed while the server runs.
 //!
-//! Every shard runs `SETUSER` and `DELUSER`, in the same order; each has the users, and deals with the clients at home there.
+//! Every shard runs `SETUSER` and `DELUSER` in the same order. Each
+//! shard has all users, and acts on the clients that are at home there.
 
 use crate::clients::{Clients, Kind, Slot};
 use crate::resp::{Args, parse_i64};
@@ -70,7 +71,7 @@ fn name(word: &[u8]) -> Result<&str, Refusal> {
         .ok_or(Refusal::Text("ERR Usernames can't contain spaces or null characters"))
 }
 
-/// Puts changed users in the place of those that were.
+/// Replaces the users by the changed ones.
 fn replace(context: &mut Context<'_>, users: Users) -> Outcome {
     if context.engine.tenants().have_owners() {
         let owners = users.owners().map_err(|shared| Refusal::from(format!("ERR {shared}")))?;

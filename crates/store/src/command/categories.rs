@@ -1,8 +1,8 @@
-//! Redis's categories of commands, which rules about users name.
+//! Redis's categories of commands, which ACL rules name.
 
 use super::spec::{Flags, Group, Spec};
 
-/// Commands that may hold up or empty the store, though anybody may call them.
+/// Commands that can delay or empty the store although every user may call them.
 const DANGEROUS: [&str; 4] = ["flushall", "flushdb", "info", "keys"];
 
 /// The access-control categories that follow from a command's flags and family.
@@ -22,7 +22,7 @@ pub(crate) fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Cl
         Group::Server | Group::PubSub => None,
     };
     let speed = if flags.contains(Flags::FAST) { "@fast" } else { "@slow" };
-    // Redis counts this one to the administrators' although anybody may call it.
+    // Redis puts this command into the administrators' category although every user may call it.
     let admin = flags.contains(Flags::ADMIN) || spec.name == "lastsave";
     [
         family,

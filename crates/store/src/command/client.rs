@@ -1,4 +1,4 @@
-//! `CLIENT`: names, who is connected, and acting on the others.
+//! `CLIENT`: client names, the list of clients, and commands that act on other clients.
 
 use crate::clients::{Clients, PauseKind, Peer, Slot, describe};
 use crate::resp::{Args, Writer, parse_i64};
@@ -97,7 +97,7 @@ pub(super) fn reply(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// No command blocks, so there is nobody to unblock.
+/// No command blocks, so no client can be unblocked.
 pub(super) fn unblock(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if let Some(how) = args.get(3)
         && !how.eq_ignore_ascii_case(b"timeout")

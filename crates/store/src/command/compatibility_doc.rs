@@ -1,5 +1,5 @@
-//! Notes on commands that their entries in the table do not have, and the table as a document: [`compatibility`] writes
-//! `docs/redis-compatibility.md`, and a test compares the two.
+//! Compatibility document: the table of commands with notes that its entries do not have.
+//! [`compatibility`] writes `docs/redis-compatibility.md`, and a test compares the two.
 
 use std::fmt::Write;
 

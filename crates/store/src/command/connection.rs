@@ -1,4 +1,4 @@
-//! The connection itself: greeting, password, database, name.
+//! Connection commands: `HELLO`, `AUTH`, `SELECT` and others that change the session.
 
 use crate::engine::DATABASES;
 use crate::resp::{Args, Version, parse_i64};

@@ -1,4 +1,4 @@
-//! What a command handler is, and the context that it gets.
+//! Command handlers: their type, and the context that they get.
 
 use crate::engine::Engine;
 use crate::host::{Host, Session};
@@ -32,7 +32,8 @@ impl Context<'_> {
         Writer::new(self.output.bytes(), self.session.version)
     }
 
-    /// Has the engine note changes exactly while somebody wants to know. Call it where that may have changed.
+    /// Switches the recording of changes on or off as clients need
+    /// it. Call it after anything that may change that need.
     pub fn refresh(&mut self) {
         self.engine.changes().want(self.host.clients.wants_changes());
     }

@@ -1,4 +1,4 @@
-//! Strings that are numbers.
+//! Counters: strings that are numbers (`INCR`, `INCRBYFLOAT` and relatives).
 
 use crate::engine::{Condition, Expiry};
 use crate::resp::{Args, parse_i64};

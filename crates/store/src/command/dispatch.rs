@@ -1,4 +1,4 @@
-//! From a request to its handler.
+//! Dispatch of a request to its handler.
 
 use crate::resp::Args;
 
@@ -46,7 +46,7 @@ pub fn refuse_request(context: &mut Context<'_>, text: &'static str, args: Args<
     refuse(context, &Refusal::Text(text));
 }
 
-/// The command that is meant, if it may run with so many arguments and for this client.
+/// The command that the request names, if it takes this number of arguments and this client may run it.
 #[inline]
 fn resolve(context: &mut Context<'_>, args: Args<'_>) -> Result<&'static Spec, Refusal> {
     let Some(mut spec) = lookup(&args[0]) else { return Err(unknown(context, args)) };

@@ -1,4 +1,4 @@
-//! `EXEC`: runs the queued requests one after the other.
+//! `EXEC`: runs the queued requests one after another.
 
 use super::context::Context;
 use super::refusal::{Outcome, Refusal};
@@ -46,7 +46,7 @@ pub(super) fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// A watched key whose time is over has changed, whether or not anything came across it yet.
+/// An expired watched key counts as changed, also if no request has met it yet.
 fn find_expired(context: &mut Context<'_>) {
     let Context { engine, session, host, .. } = context;
     for (db, key) in host.clients.watched().keys_of(session.slot) {

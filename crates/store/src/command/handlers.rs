@@ -1,4 +1,4 @@
-//! Which function runs each command.
+//! Handlers of commands: the function that runs each command.
 
 use super::context::Handler;
 use super::table::COMMANDS;

@@ -1,4 +1,4 @@
-//! `HELP` of the commands that have subcommands.
+//! `HELP` texts of the commands that have subcommands.
 
 use crate::resp::Args;
 

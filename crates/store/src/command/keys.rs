@@ -1,4 +1,4 @@
-//! Finding, copying and describing keys.
+//! Key commands that find, copy and describe keys.
 
 use crate::engine::{Condition, DATABASES, Engine, Expiry, StoreError, ValueKind};
 use crate::glob;
@@ -57,8 +57,8 @@ pub(super) fn randomkey(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Copies the value and expiry of a key to another one, whatever was there; `Ok(false)` when there is nothing to copy. `value` is memory to
-/// use.
+/// Copies the value and expiry of a key to another key and replaces what that
+/// had; `Ok(false)` when the source does not exist. `value` is a scratch buffer.
 fn copy_value(
     engine: &mut Engine,
     from: (u8, &[u8]),
@@ -144,7 +144,7 @@ fn rename_key(context: &mut Context<'_>, args: Args<'_>, same_is_fine: bool) -> 
 
 /// The longest string that Redis would keep together with its key's object.
 const EMBEDDED_BYTES_MAX: usize = 44;
-/// The longest text that may stand for a number.
+/// The longest text that may be a number.
 const NUMBER_BYTES_MAX: usize = 20;
 
 /// What Redis would call the way in which it had stored the value, told from the value alone.

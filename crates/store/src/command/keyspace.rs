@@ -1,4 +1,4 @@
-//! Keys, whatever their values: whether they are there, which there are, removing them.
+//! Keyspace commands, for keys of any type: whether keys exist, listing them, removing them.
 
 use crate::engine::{FORESEEN_MAX, ValueKind};
 use crate::resp::{Args, Writer, parse_i64};

@@ -1,4 +1,4 @@
-//! `LATENCY`: when the server was slow, and at what.
+//! `LATENCY`: latency events, by time and cause.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ pub(super) fn latest(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// The events of these names, whatever their case.
+/// The event of this name, in upper or lower case.
 fn named<'a>(context: &'a Context<'_>, name: &[u8]) -> Option<(&'static str, &'a Event)> {
     let mut events = context.host.timing.latencies.events.iter();
     events.find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name)).map(|(name, event)| (*name, event))

@@ -217,7 +217,7 @@ impl Extended {
         if digits.0.is_empty() {
             return Some(Extended { negative, ..Extended::zero() });
         }
-        // A text has less than 5 KiB, so beyond this it is infinite or zero whatever its digits.
+        // A text has less than 5 KiB, so beyond this exponent it is infinite or zero for any digits.
         if ten.abs() > 11_000 {
             return None;
         }

@@ -1,7 +1,7 @@
-//! The commands: a static table, one file per family of commands, no sockets.
+//! Commands: a static table and one file per family of commands, without sockets.
 //!
-//! A handler reads its arguments, asks or changes the engine, and writes one reply. Replies and the wording of
-//! errors are Redis 7.0's, so that clients which match on them go on working.
+//! A handler reads its arguments, queries or changes the engine, and writes one reply. Replies
+//! and error messages are those of Redis 7.0, so clients that match on them keep working.
 
 mod access;
 mod acl;
@@ -63,7 +63,7 @@ pub use slow_path::settle_idle;
 pub use spec::{Flags, Group, Spec};
 pub use table::{COMMANDS, lookup};
 
-/// The Redis version whose replies these are, told to clients that ask.
+/// The Redis version whose replies these are, as reported to clients.
 pub const REDIS_VERSION: &str = "7.0.15";
 
 #[cfg(test)]

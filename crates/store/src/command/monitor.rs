@@ -1,4 +1,4 @@
-//! `MONITOR`: every request as a line.
+//! `MONITOR`: formats every request as a line.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! A client's queue of replies: bytes, and values that stay pinned in the engine until they are sent.
+//! Reply queue of a client: bytes, and values that stay pinned in the engine until they are sent.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

@@ -1,8 +1,8 @@
-//! Permission checks: the user's command, keys and channels, before anything of a request is done.
+//! Permission checks: the user's commands, keys and channels, before a request has any effect.
 //!
-//! Ordinary requests never come here: who has logged in as a user of its own is [`Mode::RESTRICTED`], and while `default` may
-//! not do everything all requests are attended to ([`crate::clients::Clients::GUARDED`]). With several shards a client's home
-//! asks; a guest only leaves out what the user may not see.
+//! Ordinary requests never come here. A session that is logged in as a user of its own has [`Mode::RESTRICTED`];
+//! while `default` is restricted, all requests are checked ([`crate::clients::Clients::GUARDED`]). With several
+//! shards the client's home shard checks; a guest only leaves out keys that the user may not see.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn is_guarded(session: &Session, host: &Host) -> bool {
 }
 
 fn find_denied(user: &User, spec: &'static Spec, args: Args<'_>) -> Option<Denied> {
-    // Logging in and leaving are everybody's.
+    // Every user may log in and disconnect.
     if !spec.flags.contains(Flags::NO_AUTH) && !user.may_run(spec.number(COMMANDS)) {
         return Some(Denied::Command);
     }
@@ -74,7 +74,7 @@ fn ask(
     Some((denied, reason))
 }
 
-/// Whether the user who asks may not; that is for the client's home to say, before anything is done for the request.
+/// Whether the user lacks permission. The client's home shard decides this before the request has any effect.
 #[inline]
 pub(super) fn is_forbidden(
     session: &Session,
@@ -119,7 +119,7 @@ pub(super) fn check(context: &mut Context<'_>, spec: &'static Spec, args: Args<'
     })
 }
 
-/// Which keys the user who asks may see.
+/// Keys that the requesting user may see.
 #[derive(Debug)]
 pub(super) enum Sight {
     All,

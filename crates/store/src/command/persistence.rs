@@ -1,4 +1,4 @@
-//! Snapshots and the end: `SAVE`, `BGSAVE`, `LASTSAVE`, `SHUTDOWN`.
+//! Snapshot and shutdown commands: `SAVE`, `BGSAVE`, `LASTSAVE`, `SHUTDOWN`.
 
 use super::context::Context;
 use super::refusal::{Outcome, Refusal};

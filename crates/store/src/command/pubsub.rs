@@ -1,4 +1,4 @@
-//! Channels: subscribing, publishing, asking.
+//! Pub/sub commands: subscribing, publishing, listing channels.
 
 use crate::clients::Kind;
 use crate::resp::{Args, Writer};

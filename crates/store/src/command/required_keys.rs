@@ -1,4 +1,4 @@
-//! Which keys a request accesses, so that they can be fetched before it runs.
+//! Required keys of a request: those to be fetched from flash before it runs.
 
 use super::context::Context;
 use super::keyspace::{SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX};
@@ -9,14 +9,14 @@ use crate::resp::{Args, parse_i64};
 use crate::shards::Placement;
 use crate::shards::merge::split_cursor;
 
-/// What a request must have at hand.
+/// Data that must be in memory before a request runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing: it looks at no key, or only replaces values.
     Nothing,
     /// The keys that [`Resolved::each_key`] names.
     Keys,
-    /// Whatever a scan from this cursor over about so many keys meets.
+    /// The keys that a scan from this cursor over about this number of keys meets.
     Scan(u64, usize),
     /// Any key.
     AnyKey,
@@ -78,7 +78,7 @@ fn keys_of(spec: &Spec, db: u8, args: Args<'_>, visit: &mut dyn FnMut(u8, &[u8])
     }
 }
 
-/// Whether the request gives its keys new values whatever they had.
+/// Whether the request replaces the values of its keys without reading them.
 fn replaces(name: &str, args: Args<'_>) -> bool {
     let sets_time = |word: &[u8]| {
         [b"ex".as_slice(), b"px", b"exat", b"pxat"].into_iter().any(|it| it.eq_ignore_ascii_case(word))
@@ -108,7 +108,7 @@ fn scan(args: Args<'_>, placement: Placement) -> Needs {
 }
 
 impl Context<'_> {
-    /// Runs after each request: what was at hand for it is not for the next.
+    /// Runs after each request: items fetched for it are not kept for the next.
     #[inline]
     pub fn end_request(&mut self) {
         self.engine.flash_reads().unstage();

@@ -1,5 +1,5 @@
-//! A request's command, looked up once for all that is asked about the request: what it needs ([`super::required_keys`]), where it
-//! runs ([`super::route`]), and running it.
+//! Resolved command of a request, looked up once: what it needs
+//! ([`super::required_keys`]), where it runs ([`super::route`]), and running it.
 
 use super::context::Context;
 use super::dispatch::{execute, run};
@@ -10,7 +10,7 @@ use super::table::lookup;
 use crate::host::{Host, Session};
 use crate::resp::Args;
 
-/// The command that a request means, if there is such a one and it takes so many arguments.
+/// The command that a request names, if it exists and takes this number of arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Resolved(pub(super) Option<&'static Spec>);
 
@@ -43,13 +43,13 @@ impl Resolved {
         self.0.is_some_and(|spec| spec.name == name)
     }
 
-    /// Whether the user who asks may not run it.
+    /// Whether the requesting user lacks permission to run it.
     #[inline]
     pub fn is_forbidden(self, session: &Session, host: &Host, args: Args<'_>) -> bool {
         permit::is_forbidden(session, host, self.0, args)
     }
 
-    /// Whether it is about all who are connected.
+    /// Whether it concerns all connected clients.
     pub fn is_about_clients(self) -> bool {
         self.0.is_some_and(|spec| spec.container == "client" && matches!(spec.name, "list" | "kill"))
     }

@@ -1,4 +1,4 @@
-//! Where a request runs if there are several shards, by the command's name and keys.
+//! Routing of requests among several shards, by the command's name and keys.
 
 use super::context::Context;
 use super::resolved::Resolved;
@@ -18,7 +18,7 @@ pub enum Route {
     Here,
     /// At one other shard.
     At(usize),
-    /// At one shard, whose reply has to be worked on.
+    /// To one shard; its reply must be edited before it is sent.
     One(usize, Merge),
     /// At every shard, as it is.
     Everywhere(Merge),
@@ -41,7 +41,7 @@ impl Resolved {
         if plain { args.get(first.unsigned_abs().into()) } else { None }
     }
 
-    /// Where any request runs. Those that cannot run at all are for the home shard to refuse.
+    /// The route of any request. A request that cannot run at all is refused by the home shard.
     pub fn route(self, session: &Session, args: Args<'_>, placement: Placement) -> Route {
         let Some(spec) = self.0.filter(|_| session.authenticated) else { return Route::Here };
         if session.transaction.is_some() {
@@ -62,7 +62,8 @@ impl Resolved {
         }
     }
 
-    /// Whether its effect is seen at once by whoever reads replies: those owed must have gone out before.
+    /// Whether a client that reads replies sees its effect at once,
+    /// so all earlier replies must have been sent before it runs.
     pub fn comes_last(self) -> bool {
         self.0.is_some_and(|spec| {
             spec.flags.contains(Flags::WHILE_SUBSCRIBED) || matches!(spec.name, "monitor" | "info")
@@ -184,7 +185,7 @@ fn scan(args: Args<'_>, placement: Placement) -> Route {
     let Some(cursor) = parse_cursor(&args[1]) else { return Route::Here };
     let (shard, _) = split_cursor(cursor);
     if shard >= placement.shards {
-        // As with a cursor behind the last key.
+        // As for a cursor behind the last key.
         return Route::Here;
     }
     Route::One(shard, Merge::Cursor { shard, shards: placement.shards })

@@ -1,4 +1,4 @@
-//! Running a command whose handler is known, and what is counted and shown of it.
+//! Running a command whose handler is known, with its statistics and its line for monitors.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::table::COMMANDS;
 use crate::clients::Clients;
 use crate::resp::Args;
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a request that has to wait must be offered again"]
 pub enum Verdict {
@@ -35,7 +35,7 @@ pub(super) fn account(context: &mut Context<'_>, spec: &'static Spec, args: Args
     show(context, spec, args);
 }
 
-/// Shows a request to whoever monitors.
+/// Sends a request to the monitoring clients.
 pub(super) fn show(context: &mut Context<'_>, spec: &Spec, args: Args<'_>) {
     if context.host.clients.attention() & Clients::MONITORED != 0 && !spec.flags.contains(Flags::ADMIN) {
         monitor::tell(context, args);

@@ -1,4 +1,4 @@
-//! `INFO` in Redis's layout, so that exporters and dashboards read it, with a section of our own for the tiers.
+//! `INFO` in Redis's layout, so that exporters and dashboards can read it, with an additional section for the tiers.
 
 use core::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What is unusual about a session, in one word that is tested once per request.
+//! Session flags: what is unusual about a session, in one word that is tested once per request.
 
 /// A set of unusual states; none for almost all sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Mode {
     /// Its client is at home in another shard, where its requests are counted and monitored.
     pub const GUEST: Mode = Mode(64);
 
-    /// It has logged in as a user of its own, whose rights are looked at.
+    /// It has logged in as a user of its own, so its permissions are checked.
     pub const RESTRICTED: Mode = Mode(128);
 
     /// Whether all of `other` are set.

@@ -1,4 +1,4 @@
-//! `SET` and its relatives: writing or reading a string together with its expiry.
+//! `SET` and its relatives: reading or writing a string together with its expiry.
 
 use crate::engine::{Condition, Expiry};
 use crate::resp::{Args, parse_i64};

@@ -1,5 +1,5 @@
-//! Requests that need more than the fast path: from a restricted user, in a transaction, silenced, paused, monitored,
-//! tracked, or while anyone wants to know of changes. Ordinary requests skip all that is here.
+//! Slow path of requests: from a restricted user, in a transaction, silenced, paused, monitored,
+//! tracked, or while changes are watched or published. Ordinary requests skip all of it.
 
 use crate::clients::{Author, Class, Clients, PauseKind};
 use crate::engine::Engine;

@@ -1,4 +1,4 @@
-//! `SLOWLOG`: the requests that took longest lately.
+//! `SLOWLOG`: the slowest recent requests.
 
 use crate::resp::{Args, Writer, parse_i64};
 

@@ -1,4 +1,4 @@
-//! The specification of a command: its name, arity, flags and keys.
+//! Command specification: name, arity, flags and keys.
 
 use crate::resp::Args;
 
@@ -83,13 +83,13 @@ pub enum Group {
     String,
     /// Values that are hashes.
     Hash,
-    /// Keys, whatever their values.
+    /// Keys of any type.
     Keyspace,
     /// The connection itself.
     Connection,
     /// The server.
     Server,
-    /// Channels and who is subscribed to them.
+    /// Channels and their subscribers.
     PubSub,
     /// Several requests as one.
     Transaction,

@@ -1,4 +1,4 @@
-//! Strings without expiry options: reading, writing, parts of them.
+//! String commands without expiry options: reading, writing, and ranges of a string.
 
 use crate::engine::{Condition, Engine, Expiry, FORESEEN_MAX, Hit, StoreError, ValueKind};
 use crate::resp::{Args, Writer, parse_i64};
@@ -109,7 +109,7 @@ pub(super) fn mget(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         let limit = context.host.reply_bytes_max;
         let result = match reply_value(context, key) {
-            // As if it were not there, as in Redis.
+            // Counts as missing, as in Redis.
             Err(Refusal::WRONG_TYPE) => {
                 context.reply().null();
                 Ok(false)

@@ -1,4 +1,4 @@
-//! The table of commands and the look-up of a name in it.
+//! Table of commands, and the look-up of a name in it.
 
 use super::spec::{Flags, Group, Spec};
 
@@ -220,7 +220,7 @@ pub static COMMANDS: &[Spec] = &[
 const SLOTS: usize = 1024;
 const NO_COMMAND: u8 = u8::MAX;
 
-/// A few of a name's letters and its length: enough to tell all commands apart, whatever their case.
+/// A few letters of a name and its length, independent of case: enough to tell all commands apart.
 #[inline]
 const fn letters(name: &[u8]) -> u64 {
     let len = name.len();

@@ -1,4 +1,4 @@
-//! `TENANTS`: each tenant's requests, memory and share. A command of this store's own.
+//! `TENANTS`: requests, memory and share of each tenant. A command of this store, not of Redis.
 
 use core::fmt::Write;
 
@@ -25,7 +25,7 @@ pub(super) fn tenants(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// What became of the last division.
+/// Outcome of the last division of memory.
 fn division(division: Option<&DivisionStats>) -> String {
     let Some(it) = division else { return String::new() };
     let mut text = format!("# Division\r\nobjective:{}\r\nwindows:{}\r\n", it.objective, it.windows);

@@ -1,4 +1,4 @@
-//! Transactions: requests that are queued and then run one after the other, unless a watched key has changed.
+//! Transactions: requests are queued and then run one after another, unless a watched key has changed.
 
 use crate::resp::{Args, Span};
 
@@ -49,7 +49,7 @@ pub(super) fn multi(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Ends a transaction, whatever becomes of it.
+/// Ends a transaction, whether it runs or is discarded.
 pub(super) fn end(context: &mut Context<'_>) -> Option<Box<Transaction>> {
     let queue = context.session.transaction.take()?;
     context.session.mode.set(Mode::MULTI, false);

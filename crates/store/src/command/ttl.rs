@@ -1,4 +1,4 @@
-//! Giving keys a time to live, taking it away, asking for it.
+//! Expiry commands: setting, removing and reading a key's time to live.
 
 use crate::resp::{Args, parse_i64};
 

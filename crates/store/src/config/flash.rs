@@ -1,4 +1,4 @@
-//! The flash tier as a user describes it.
+//! Configuration of the flash tier.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use tiermem_tier::block::Backend;
 
 /// What is written at once and emptied at once; the largest item on flash is a little smaller.
 const SEGMENT_BYTES: u64 = 2 << 20;
-/// Segments that a flash tier has at least: fewer leave no room between those that are open, kept free and emptied.
+/// Least number of segments of a flash tier: fewer leave no room beside the open, the free and the emptied segments.
 const SEGMENTS_MIN: u64 = 16;
 
 /// A flash tier, checked.

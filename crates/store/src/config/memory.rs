@@ -1,4 +1,4 @@
-//! Whether the tiers fit the memory that this process may use.
+//! Memory check at the start: whether the tiers fit the memory that this process may use.
 
 use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_sys::memory::{LimitSource, MemoryLimit};
@@ -12,7 +12,7 @@ pub const PROCESS_BYTES: u64 = 192 << 20;
 /// given back yet of both.
 pub const SHARD_BYTES: u64 = 192 << 20;
 
-/// Segments of a flash tier whose bytes are in memory at most: filled, on their way to the device, or being emptied.
+/// Most segments of a flash tier with bytes in memory: being filled, being written, or being emptied.
 const FLASH_SEGMENTS_BUFFERED: u64 = 14;
 /// What is read from flash and waits to be used at most.
 const FLASH_READ_BYTES: u64 = 32 << 20;

@@ -1,4 +1,4 @@
-//! The store's configuration: what a user writes in a file or gives as flags, checked.
+//! Configuration of the store, from a file or from flags, and its checks.
 
 mod flash;
 mod memory;
@@ -63,7 +63,7 @@ pub enum Misfit {
         needed: Bytes,
         /// What is allowed.
         limit: Bytes,
-        /// Who allows it.
+        /// The source of the limit.
         limit_source: String,
     },
 }
@@ -86,13 +86,13 @@ pub struct StoreConfig {
     pub snapshot_load: Option<String>,
     /// Sockets and limits.
     pub server: ServerSection,
-    /// Who is admitted, promoted, demoted and evicted.
+    /// Admission, promotion, demotion and eviction.
     pub policy: PolicySection,
     /// What `CONFIG SET` changes and has no place in another section, by its name there.
     pub config: BTreeMap<String, toml::Value>,
     /// How tenants are told apart. Default: not at all.
     pub tenants: TenantsSection,
-    /// Tenants of whom something is known beforehand.
+    /// Tenants that are declared beforehand.
     #[serde(rename = "tenant")]
     pub declared_tenants: Vec<TenantConfig>,
     /// Users beside `default`, or what that one may do.
@@ -146,7 +146,7 @@ pub struct ServerSection {
     pub protected_mode: bool,
     /// The most clients at a time. Default 10000.
     pub maxclients: usize,
-    /// Clients that do nothing for so long are dropped. Default: never.
+    /// Idle time after which clients are dropped. Default: never.
     pub timeout: Option<Nanos>,
     /// Unsent replies from which on a client is not read from. Default 1 MiB.
     pub output_buffer: Bytes,

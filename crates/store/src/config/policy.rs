@@ -1,4 +1,4 @@
-//! The ladder's parameters as a user writes them.
+//! Configuration of the ladder: the parameters of `[policy]`.
 
 use serde::Deserialize;
 use tiermem_base::Bytes;
@@ -12,13 +12,13 @@ use super::ConfigError;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicySection {
-    /// Who is promoted: `reuse-twice` (default), `reuse-time`, `tail-age`, `reuse-time-scan`, `naive` or `none`.
+    /// Promotion rule: `reuse-twice` (default), `reuse-time`, `tail-age`, `reuse-time-scan`, `naive` or `none`.
     pub promotion: Option<String>,
     /// Eviction policy of the tiers: `lru` (lists, the default), or the coldest of K drawn items, by recency (`klru:K`), by frequency
     /// of use (`klfu:K`) or by expiry (`kttl:K`); or a policy by its name, the same one for all tiers (`fifo`, `clock`, `sieve`,
     /// `s3-fifo`, `2q`, `arc`, `slru`, `lfu`, `lhd`, ...).
     pub order: Option<String>,
-    /// The same for slower tiers, where it differs.
+    /// Eviction policy of slower tiers, where it differs.
     pub order_slow: Option<String>,
     /// Where new items enter: `fast`, `proven` (default: below where new ones of their size go unused) or
     /// `interleaved:SHARE` (by the key's hash, for ever).
@@ -40,7 +40,7 @@ pub struct PolicySection {
     pub high_watermark: Option<f64>,
     /// Where new items enter the fast tier's lists, as a share from the tail; 1 is the head. Default 0.25.
     pub insertion_point_fast: Option<f64>,
-    /// The same for slower tiers. Default 0.5.
+    /// Where new items enter the slower tiers' lists, as a share from the tail; 1 is the head. Default 0.5.
     pub insertion_point_slow: Option<f64>,
     /// Growth from one size class to the next. Default 1.08.
     pub class_factor: Option<f64>,

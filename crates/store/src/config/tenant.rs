@@ -1,4 +1,4 @@
-//! Tenants: how they are identified, and what is declared of them.
+//! Configuration of tenants: how they are identified, and what is declared of them.
 
 use serde::Deserialize;
 use tiermem_base::{Bytes, Nanos, TierSpec};
@@ -23,7 +23,7 @@ pub struct TenantsSection {
     /// What is decided while the store runs: `off` (default), `k`, or by which objective memory is divided: `latency`,
     /// `mean`, `hits`, `fair`, `slo`.
     pub divide: String,
-    /// Decided after so many look-ups. Default 1,000,000.
+    /// Look-ups between two divisions. Default 1,000,000.
     pub window: u64,
     /// The part of the keys that curves are from. Default 0.01, and 0.001 from eight million keys on.
     pub sample_rate: Option<f64>,

@@ -1,4 +1,4 @@
-//! Which tiers the store serves, and how large they may be.
+//! Configuration of tiers: the kinds that the store serves, and their limits of size.
 
 use tiermem_base::tier::{TierError, check_list};
 use tiermem_base::{Bytes, TierKind, TierSpec};

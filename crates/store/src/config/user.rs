@@ -1,4 +1,4 @@
-//! Users that the server begins with.
+//! Configuration of users that exist from the start.
 
 use serde::Deserialize;
 
@@ -9,14 +9,14 @@ use crate::users::Users;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserConfig {
-    /// What it logs in as; `default` is who has not logged in.
+    /// Login name; sessions that have not logged in are `default`.
     pub name: String,
     /// What it may do, in the words of `ACL SETUSER`, divided by blanks.
     pub rules: String,
 }
 
 impl StoreConfig {
-    /// Who may log in.
+    /// The users that may log in.
     pub(super) fn users(&self) -> Result<Users, ConfigError> {
         let declared = self.declared_users.iter().map(|user| (&*user.name, &*user.rules));
         Users::declared(self.server.requirepass.as_deref(), declared)

@@ -1,4 +1,4 @@
-//! What the engine's own requests say about how its memory should be divided, in figures.
+//! Advice on the division of memory, from the engine's own requests: the figures behind it.
 
 use serde::Serialize;
 use tiermem_model::advisor::{Advisor, Part, Verdict};

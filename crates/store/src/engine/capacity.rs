@@ -1,4 +1,5 @@
-//! Memory that shards give to each other: capacities that change, as the shards' [`Member`](tiermem_policy::shard_memory::Member)s say.
+//! Memory that shards give to each other: tier capacities change as the
+//! shards' [`Member`](tiermem_policy::shard_memory::Member)s decide.
 
 use tiermem_policy::ladder::{Eviction as LadderEviction, Tuning};
 use tiermem_policy::shard::{Change, Shard};

@@ -1,8 +1,9 @@
-//! Values that are changed where they lie, and values that are built where they will lie: for those whose bytes have an
-//! inner order, such as hashes, and may be too long to be written anew at each change.
+//! Values changed or built in place: for values with an inner order,
+//! such as hashes, which may be too long to be rewritten at each change.
 //!
-//! A change keeps the key's expiry and counts as an access. Who makes one [notes](super::Changes::note) it. A move under way is given
-//! up, and a value that a reply has pinned is never changed: it is copied first, and the reply goes on with what it had.
+//! A change keeps the key's expiry and counts as an access. The caller that makes a change
+//! [notes](super::Changes::note) it. A move of the item under way is aborted. A value that a reply
+//! has pinned is never changed: it is copied first, and the reply continues with the old bytes.
 
 use tiermem_policy::shard::Entered;
 

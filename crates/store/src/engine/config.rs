@@ -1,4 +1,4 @@
-//! How an engine is set up.
+//! Configuration of an engine.
 
 use crate::tiers::pages_bytes;
 use tiermem_base::TierSpec;
@@ -9,8 +9,8 @@ use tiermem_policy::shard::Shard;
 use super::Tenancy;
 use super::owners::Whose;
 
-/// Memory of each tier that another thread takes ahead of what is written there. It is long enough for a thread that runs when
-/// nobody else does to come in time, and small beside a tier: [`LadderConfig::ahead_bytes`].
+/// Memory of each tier that another thread populates ahead of use: enough for a thread that runs only
+/// when the processor is idle to keep up, and small beside a tier: [`LadderConfig::ahead_bytes`].
 pub const AHEAD_BYTES: u64 = 32 << 20;
 
 /// How an engine is set up.
@@ -30,7 +30,7 @@ pub struct EngineConfig {
     pub seed: u64,
     /// Whether the charge of emulated tiers is really waited for.
     pub spin: bool,
-    /// Whose keys these are.
+    /// How keys are assigned to tenants.
     pub tenancy: Tenancy,
     /// Names this run in everything that outlives it; drawn anew for each.
     pub session: [u8; 16],

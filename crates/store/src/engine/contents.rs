@@ -1,5 +1,5 @@
-//! What an engine holds, in parts that each own their fields, and what crosses them: an item has a place, bytes, perhaps a seal, a key
-//! that counts, a tenant, perhaps a copy on flash, and somebody who wants to know what becomes of it.
+//! Contents of an engine: parts that each own their fields, and the operations that cross them. An item has a place,
+//! bytes, perhaps a seal, a counted key, a tenant, perhaps a copy on flash, and perhaps observers of its changes.
 
 use crate::tiers::{TierError, Tiers};
 use tiermem_base::Rng;
@@ -26,7 +26,7 @@ use super::{Change, Changes, Condition, EngineConfig, Expiry, Hit, ItemRef, Stor
 /// The parts. Each is borrowed apart from the others.
 #[derive(Debug)]
 pub(super) struct Contents {
-    /// What decides where items lie and who goes.
+    /// Decides where items lie and which are evicted.
     pub shard: Shard,
     /// Their bytes.
     pub items: Memory,
@@ -37,9 +37,9 @@ pub(super) struct Contents {
     pub tenants: TenantAccounts,
     pub changes: Changes,
     pub counters: Counters,
-    /// Items read from flash for the request at hand.
+    /// Items read from flash for the current request.
     pub staged: StagedItems,
-    /// Who waits for the flash tier.
+    /// Requests that wait for the flash tier.
     pub waiters: FlashWaiters,
     pub flash: FlashDescription,
     /// The longest value.
@@ -141,7 +141,7 @@ impl Contents {
         self.give_up_place(id, hash);
     }
 
-    /// Takes an item out whose key stays.
+    /// Removes an item from memory while its key stays.
     pub fn give_up_place(&mut self, id: Id, hash: u64) {
         let loc = self.shard.forget(id, hash, &self.items);
         self.keeping.unseal(&mut self.items.tiers, loc);
@@ -234,13 +234,13 @@ impl Contents {
         value
     }
 
-    /// Whose an item of this key will be.
+    /// The tenant that an item of this key will belong to.
     #[inline(always)]
     pub fn tenant_for(&mut self, db: u8, key: &[u8]) -> u16 {
         self.tenants.enter(db, key, &mut self.shard)
     }
 
-    /// A place for a new item, whose key counts then.
+    /// Takes a place for a new item and counts its key.
     pub fn enter(&mut self, entry: &Entry, db: u8) -> Result<(Id, Loc), StoreError> {
         self.shard.hold(self.tenants.metadata_bytes());
         self.shard.enter(entry, &mut self.rng);
@@ -274,7 +274,7 @@ impl Contents {
         }
     }
 
-    /// What became of an admission: memory is synchronous, so none waits.
+    /// Outcome of an admission: memory is synchronous, so none waits.
     #[inline]
     pub fn entered(&mut self) -> Entered {
         let entered = self.shard.entered();

@@ -1,4 +1,4 @@
-//! What requests do, counted.
+//! Counters of requests and their effects.
 
 /// What requests have done since the start.
 #[derive(Clone, Copy, Debug, Default)]

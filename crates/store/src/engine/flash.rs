@@ -1,9 +1,11 @@
-//! The engine over a flash tier: what leaves memory goes there, and is read back before the request that needs it runs.
+//! Flash tier of the engine: items that leave memory go there, and are read back before a request that needs them runs.
 //!
-//! The engine never waits: what a request needs from there is read before it runs ([`FlashReads`](super::FlashReads)). A request
-//! that replaces a value needs no answer: the copy on flash is forgotten by the hash alone.
+//! The engine never waits for the device: what a request needs is read before
+//! it runs ([`FlashReads`](super::FlashReads)). A request that replaces a value
+//! reads nothing: the copy on flash is forgotten by the key's hash alone.
 //!
-//! Counted keys: a key counts once, wherever it lies. An item in memory whose header says `unchanged` lies on flash too.
+//! Counted keys: a key counts once, in memory or on flash. An
+//! item in memory with `unchanged` in its header is on flash too.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -160,7 +162,7 @@ impl FlashTier<'_> {
         let (segment, sequence) = self.contents.shard.log().map_or((0, 0), |log| log.filling_of(place));
         let header = self.contents.items.flash.as_ref().filter(|_| why != Why::Lost);
         let header = header.and_then(|flash| flash.header_at(segment, sequence, at));
-        // Whose database it was nobody can read any more: the fullest one is the likeliest.
+        // The item's database cannot be read any more: the database with most keys is the most likely one.
         let db = header.map_or_else(|| self.contents.keys.fullest(), |header| header.db);
         let counted = self.contents.retire(hash, place, db);
         if why == Why::Lost {
@@ -213,7 +215,7 @@ impl FlashTier<'_> {
         }
     }
 
-    /// Keys that lie on flash, those that are in memory as well among them.
+    /// Keys on flash, including those that are in memory as well.
     pub fn keys(&self) -> u64 {
         self.contents.shard.memory().keys().items_below()
     }

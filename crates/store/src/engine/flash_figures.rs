@@ -1,4 +1,4 @@
-//! The flash tier's figures, as the store shows them.
+//! Figures of the flash tier, as the store reports them.
 
 use crate::flash::{Flash, FlashStats};
 use serde::Serialize;
@@ -13,9 +13,9 @@ const MS_PER_YEAR: f64 = 365.25 * 86_400_000.0;
 pub struct FlashFigures {
     /// Bytes that live items may fill.
     pub room_bytes: u64,
-    /// Items that were appended from memory, and their bytes.
+    /// Items appended from memory.
     pub admitted: u64,
-    /// As above.
+    /// Bytes of those items.
     pub admitted_bytes: u64,
     /// Items turned away to spare the device.
     pub rejected: u64,
@@ -35,9 +35,9 @@ pub struct FlashFigures {
     pub written_bytes: u64,
     /// Those of them that are items, to whole blocks.
     pub item_written_bytes: u64,
-    /// Checkpoints completed, and how often the journal was full before one was.
+    /// Checkpoints completed.
     pub checkpoints: u64,
-    /// As above.
+    /// How often the journal was full before its checkpoint was complete.
     pub journal_overruns: u64,
     /// Bytes written for each byte that came from memory.
     pub write_amplification: f64,

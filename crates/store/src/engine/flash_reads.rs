@@ -1,5 +1,6 @@
-//! Reading the flash tier for requests. Whoever runs a request first asks [`FlashReads::seek`] for each of its keys whether the flash
-//! tier must be read for it; asks; and once all answers are there, stages them ([`FlashReads::stage`]) and runs the request, which then
+//! Flash reads for requests, before they run. The caller asks [`FlashReads::seek`] for each
+//! key of a request whether the flash tier must be read for it, and starts those reads. Once
+//! all are done, it stages the items ([`FlashReads::stage`]) and runs the request, which
 //! finds them as if they were in memory ([`StagedReads`](super::staged_reads::StagedReads)).
 
 use std::task::Waker;

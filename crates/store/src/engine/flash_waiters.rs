@@ -1,15 +1,15 @@
-//! Who waits for the flash tier: writers for space, and clients whose replies wait until what they say is durable.
+//! Requests that wait for the flash tier: writers for space, and clients whose replies wait until a change is durable.
 
 use std::task::Waker;
 
 use crate::flash::Moment;
 
-/// Those who wait.
+/// The wakers of waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct FlashWaiters {
     /// Writers that wait for space.
     choked: Vec<Waker>,
-    /// Those whose replies wait, and for what.
+    /// Clients with a reply that waits, and the moment that must be durable.
     undurable: Vec<(Moment, Waker)>,
 }
 
@@ -26,7 +26,7 @@ impl FlashWaiters {
         self.undurable.push((moment, waker.clone()));
     }
 
-    /// Wakes whoever has waited for what is there now.
+    /// Wakes the writers if there is space, and the clients whose moment is durable.
     pub fn wake(&mut self, is_choked: bool, is_durable: impl Fn(Moment) -> bool) {
         if !is_choked {
             self.choked.drain(..).for_each(Waker::wake);

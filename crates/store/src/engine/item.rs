@@ -1,8 +1,7 @@
-//! An item's bytes: a header of eight bytes (value length `u32`, key length `u16`, database `u8`, kind of value `u8`,
-//! all little-endian), the key, the value. The kind's highest bit says that the item was read from flash and not changed
-//! since, the one below it is the seal of items that outlive the process (`seal.rs`), which is nobody else's business.
-//! Expiry, tier and recency are not here but in the ladder's arrays, so that deciding about an item never touches the memory
-//! that it lies in.
+//! Layout of an item: a header of eight bytes (value length `u32`, key length `u16`, database `u8`, kind of value `u8`,
+//! all little-endian), the key, the value. The highest bit of the kind says that the item was read from flash and has
+//! not changed since. The bit below it is the seal of items that outlive the process, which `seal.rs` alone uses.
+//! Expiry, tier and recency are in the ladder's arrays instead, so decisions about an item never touch its memory.
 
 use crate::tiers::{SEAL, SEAL_AT};
 

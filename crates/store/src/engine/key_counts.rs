@@ -1,4 +1,4 @@
-//! How many keys each database has. A key counts once, wherever it lies.
+//! Number of keys in each database. A key counts once, in memory or on flash.
 
 use super::DATABASES;
 
@@ -44,7 +44,7 @@ impl KeyCounts {
         }
     }
 
-    /// The database with most keys: the likeliest for a key whose database nobody can read any more.
+    /// The database with most keys: the most likely one for a key with an unreadable database number.
     pub fn fullest(&self) -> u8 {
         (0..DATABASES).max_by_key(|&db| self.of(db)).unwrap_or(0)
     }

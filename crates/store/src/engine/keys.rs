@@ -1,4 +1,4 @@
-//! Keys as such: going through them, picking one at random, what one costs, how long one was not used.
+//! Keyspace operations: scanning keys, picking a random key, the cost of a key, its idle time.
 
 use tiermem_policy::index::Found;
 
@@ -20,9 +20,9 @@ pub struct Keyspace<'a> {
 }
 
 impl Keyspace<'_> {
-    /// Visits about `count` keys of `db` from `cursor` (0 starts) and returns the next cursor, 0 at the end.
-    /// A key that stays in the engine from the first call to the last is visited at least once, whatever is
-    /// written or moved in between: the cursor is a position in the index's hash order, which nothing rearranges.
+    /// Visits about `count` keys of `db` from `cursor` (0 starts) and returns the next cursor, 0 at the end. A key
+    /// that stays in the engine from the first call to the last is visited at least once, also when keys are written
+    /// or moved between calls: the cursor is a position in the index's hash order, which no operation rearranges.
     pub fn scan(&self, db: u8, cursor: u64, count: usize, visit: &mut dyn FnMut(&[u8], ValueKind)) -> u64 {
         let Contents { shard, items, .. } = &*self.contents;
         let next = shard.memory().keys().entries(cursor, count.max(1), |hash, found| match found {
@@ -84,7 +84,7 @@ impl Keyspace<'_> {
         None
     }
 
-    /// Where the next search for a random key begins: what lies there must be at hand before.
+    /// Where the next search for a random key begins. Items on flash at that position must be staged first.
     pub fn begin_random_key(&mut self) -> u64 {
         let fresh = self.contents.rng.below(1 << CURSOR_BITS);
         self.contents.staged.begin_random_search(fresh)

@@ -1,7 +1,7 @@
-//! What happened to keys, for those who want to know: clients that watch them, cache them, or are notified.
+//! Keyspace events: changes to keys, for clients that watch them, cache them, or are notified.
 //!
-//! Nothing is noted unless somebody [wants](Changes::want) it, so that a store that nobody observes pays one test
-//! per change. Whoever asked takes the notes after each request and after each tick.
+//! Changes are recorded only while a client [wants](Changes::want) them, so an unobserved store
+//! pays one test per change. The caller takes the records after each request and after each tick.
 
 /// What happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Change {
     New,
     /// It was changed in place: what it holds is another value now.
     Changed,
-    /// It lost fields whose time was over.
+    /// Fields of it expired.
     FieldsExpired,
     /// It was removed by a request.
     Removed,
@@ -49,7 +49,7 @@ impl Changes {
         }
     }
 
-    /// Notes a change if anybody wants to know. Callers do so who have changed a value in place.
+    /// Records a change if changes are wanted. A caller that has changed a value in place must call it.
     #[inline]
     pub fn note(&mut self, change: Change, db: u8, key: &[u8]) {
         if self.wanted {
@@ -70,7 +70,7 @@ impl Changes {
         std::mem::replace(self, Changes { wanted, ..Changes::default() })
     }
 
-    /// Whether nothing happened that nobody has taken yet.
+    /// Whether no record waits to be taken.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.notes.is_empty()

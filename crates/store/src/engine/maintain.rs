@@ -1,4 +1,4 @@
-//! The engine's work beside requests: steps of the shard, and carrying out what it decides.
+//! Background work of the engine: steps of the shard, and carrying out its decisions.
 
 use tiermem_policy::Id;
 use tiermem_policy::index::Found;
@@ -35,9 +35,9 @@ impl Contents {
         self.flash_tier().advance();
     }
 
-    /// Makes room for an item of so many bytes, if it is a large one, a piece at a time; whether nothing more is to be done
-    /// before it is written, though it may be refused. Whoever serves others as well asks again after them; whoever does not
-    /// ask has the writing itself wait for it.
+    /// Makes room for an item of `item_bytes`, if it is a large one, a piece at a time. Returns
+    /// whether the item can be written now, though it may still be refused. A caller with other
+    /// requests to serve calls again after them. Without these calls the write itself makes the room.
     pub fn make_room(&mut self, item_bytes: usize) -> bool {
         let done = self.shard.make_room(item_bytes as u64, &mut self.rng);
         self.carry_out();

@@ -1,4 +1,4 @@
-//! The bytes of items in memory, and what a shard asks about them.
+//! Bytes of items in memory, and the facts that a shard asks for about them.
 
 use crate::flash::Flash;
 use crate::tiers::Tiers;

@@ -1,13 +1,13 @@
-//! The key-value engine of one shard: keys, values and expiry over the tiers, without sockets.
+//! Key-value engine of one shard: keys, values and expiry over the tiers, without sockets.
 //!
-//! It runs on one thread and is handed the time. It owns the bytes; where each item lies and who goes is
-//! decided by a [`Shard`](tiermem_policy::shard::Shard), which the simulator drives in the same way. Every method is O(1) but those
-//! that go through keys, and none does I/O.
+//! It runs on one thread and gets the time as an argument. It owns the bytes. A
+//! [`Shard`](tiermem_policy::shard::Shard), which the simulator drives in the same way, decides where each
+//! item lies and which are evicted. Every method is O(1) except those that walk over keys, and none does I/O.
 //!
-//! How a look-up flows: the key's hash finds an item number in the index; the number finds the place in the
-//! ladder's node array; the key is compared there, in whichever tier; the ladder is told of the hit, which writes
-//! the node and at most one list; the value is returned in place. Every few requests, before the next one, the
-//! ladder does a step of its background work and the engine copies what it decided to move.
+//! A look-up: the key's hash finds an item number in the index; the number finds the place in the ladder's
+//! node array; the key is compared there, in the item's tier; the ladder records the hit, which writes the
+//! node and at most one list; the value is returned in place. Every few requests, before the next one, the
+//! ladder runs a step of its background work, and the engine copies the items that it decided to move.
 //!
 //! # Parts
 //!
@@ -15,24 +15,24 @@
 //!
 //! ```text
 //! Engine             requests: get, set, remove, expiry          mod
-//! ├─ Pins            how much replies have pinned                pin
-//! └─ Contents        what crosses the parts below                contents, maintain
-//!    ├─ Shard        where items lie and who goes                policy::shard
+//! ├─ Pins            bytes that replies have pinned              pin
+//! └─ Contents        operations that cross the parts below       contents, maintain
+//!    ├─ Shard        where items lie and which are evicted       policy::shard
 //!    ├─ Memory       bytes of items, and the flash device        memory
-//!    ├─ Keeping      seals of items that outlive the process     keep
-//!    ├─ KeyCounts    how many keys each database has             key_counts
-//!    ├─ TenantAccounts   whose keys, and what each is to have    tenants, owners
-//!    ├─ Changes      what happened to keys, if anybody asks      notes
-//!    ├─ StagedItems  read from flash for the request at hand     staged
-//!    ├─ FlashWaiters who waits for space or for durability       flash_waiters
+//!    ├─ Keeping      seals of items that outlive the process     seal
+//!    ├─ KeyCounts    number of keys in each database             key_counts
+//!    ├─ TenantAccounts   keys to tenants, tenants' shares        tenants, owners
+//!    ├─ Changes      changes to keys, if observed                keyspace_events
+//!    ├─ StagedItems  read from flash for the current request     staged
+//!    ├─ FlashWaiters waiting for space or for durability         flash_waiters
 //!    ├─ FlashDescription   name and life of the device           flash_figures
-//!    └─ Counters     what requests have done                     counters
+//!    └─ Counters     requests and their effects                  counters
 //! ```
 //!
-//! Beside requests an engine has sides, each with the calls of one kind of caller: [`FlashReads`] for whoever reads ahead of requests,
-//! [`FlashTier`] for the server's loop, [`TenantsMut`] for the configuration and the advisor, [`MemoryTiersMut`] for shards that give
-//! memory to each other, [`Keyspace`] for commands on keys, [`ValuesInPlace`] for values with an inner order, [`WarmStart`] and
-//! [`Restoring`] for the start.
+//! Beside requests an engine has interfaces for one kind of caller each: [`FlashReads`] for code that reads
+//! flash ahead of requests, [`FlashTier`] for the server's loop, [`TenantsMut`] for the configuration and
+//! the advisor, [`MemoryTiersMut`] for shards that give memory to each other, [`Keyspace`] for commands on
+//! keys, [`ValuesInPlace`] for values with an inner order, [`WarmStart`] and [`Restoring`] for the start.
 
 mod advice;
 mod capacity;
@@ -138,7 +138,7 @@ impl Engine {
         self.contents.flash_reads()
     }
 
-    /// Whose keys are whose, and what each is to have.
+    /// Tenants of keys, and the tenants' shares.
     pub fn tenants(&self) -> &TenantAccounts {
         &self.contents.tenants
     }
@@ -300,7 +300,7 @@ impl Engine {
         self.set_kind(db, key, (ValueKind::String, value), condition, expiry)
     }
 
-    /// Stores a value of any kind under `key`, whatever was there; otherwise as [`Self::set`].
+    /// Stores a value of any kind under `key`, replacing a value of any kind; otherwise as [`Self::set`].
     pub fn set_kind(
         &mut self,
         db: u8,
@@ -379,9 +379,9 @@ impl Engine {
         self.contents.flush(db);
     }
 
-    /// Makes room for an item of so many bytes, if it is a large one, a piece at a time; whether nothing more is to be done
-    /// before it is written, though it may be refused. Whoever serves others as well asks again after them; whoever does not
-    /// ask has the writing itself wait for it.
+    /// Makes room for an item of `item_bytes`, if it is a large one, a piece at a time. Returns
+    /// whether the item can be written now, though it may still be refused. A caller with other
+    /// requests to serve calls again after them. Without these calls the write itself makes the room.
     pub fn make_room(&mut self, item_bytes: usize) -> bool {
         self.contents.make_room(item_bytes)
     }

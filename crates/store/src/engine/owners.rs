@@ -1,6 +1,7 @@
-//! Whose a key is. Databases and prefixes say it of every key by itself, so that nothing has to be kept for an item that comes
-//! back from flash or from a snapshot; owners of what keys begin with stand in a table, by which a key's owner is found without
-//! anything being made or asked on the way. Numbers are given on first use and are a shard's own; names are the same everywhere.
+//! Tenant of a key, by its database or by its prefix. Both follow from the key alone, so an
+//! item that comes back from flash or from a snapshot needs no record of its tenant. Owners
+//! of prefixes are in a table; looking a key up there allocates nothing. Tenant numbers are
+//! given on first use and differ between shards; names are the same in all shards.
 
 use tiermem_model::advisor::{OTHERS, Tenants};
 
@@ -17,9 +18,9 @@ pub enum By {
     Nobody,
     /// By the number of their database.
     Database,
-    /// By what stands before the first of this byte in the key, within its first 64.
+    /// By the part of the key before the first of this byte, within its first 64 bytes.
     Prefix(u8),
-    /// By who owns what the key begins with.
+    /// By the owner of the key's prefix.
     User,
 }
 
@@ -78,7 +79,7 @@ impl Owners {
     }
 }
 
-/// Whose a key is, by the key alone.
+/// Assignment of keys to tenants, by the key alone.
 #[derive(Debug)]
 pub(super) struct Whose {
     by: By,
@@ -111,7 +112,7 @@ impl Whose {
         }
     }
 
-    /// Whose a key is, as far as that is known: nobody becomes a tenant by asking.
+    /// The tenant of a key, if it is known: a look-up alone makes no new tenant.
     pub fn of(&self, tenants: &Tenants, db: u8, key: &[u8]) -> u16 {
         match self.by {
             By::Nobody => OTHERS,
@@ -124,7 +125,7 @@ impl Whose {
     }
 }
 
-/// What stands in a key before the separator.
+/// The part of a key before the separator.
 #[inline]
 pub(super) fn prefix(separator: u8, key: &[u8]) -> Option<&[u8]> {
     let head = &key[..key.len().min(PREFIX_BYTES_MAX)];

@@ -1,11 +1,12 @@
-//! Values that replies under way are sent from, piece by piece, where they lie.
+//! Pinned values: a reply under way sends them piece by piece from their place in memory.
 
 use tiermem_policy::ladder::Loc;
 
 use super::ItemRef;
 use super::contents::Contents;
 
-/// A value that stays where it is, whatever happens to its key, until [`Engine::unpin`](super::Engine::unpin).
+/// A value that stays in its place until [`Engine::unpin`](super::Engine::unpin),
+/// even if its key is changed or removed.
 #[derive(Debug)]
 #[must_use = "a pin that is not unpinned keeps its memory for ever"]
 pub struct Pin {

@@ -1,11 +1,9 @@
-//! Look-ups that are known to come: their memory is asked for together, so that they wait for it once instead of
-//! one after the other.
+//! Prefetching for known look-ups: their memory accesses overlap instead of waiting one after another.
 //!
-//! A look-up touches four places at random, each found in the one before: the index's segment and in it the entry,
-//! the node, the item. In a store larger than the processor's caches those waits are most of its time. The keys of a
-//! pipeline are known before the first of them is looked up, so all segments are asked for, then all entries, then
-//! all nodes, then all items.
-//! Nothing is counted, charged or changed here: whatever a request costs, its look-up pays.
+//! A look-up touches four random places, each found through the one before: the index's segment, the entry in it,
+//! the node, the item. In a store larger than the processor's caches those waits are most of its time. The keys
+//! of a pipeline are known before its first look-up, so all segments are prefetched, then all entries, then all
+//! nodes, then all items. Prefetching counts, charges and changes nothing: the look-up pays what a request costs.
 
 use tiermem_policy::Id;
 use tiermem_sys::prefetch::prefetch;

@@ -1,13 +1,13 @@
-//! Items that outlive the process where they lie: sealing them, and taking them up again.
+//! Seals of items that outlive the process in place: sealing items, and restoring them at the start.
 //!
-//! In a tier that keeps its items ([`Tiers::keeps`]) an item counts while it is sealed, so the seal is broken before
-//! anything of the item changes, and set when all is there, expiry included. What is acknowledged is sealed or unsealed
-//! before the reply: every method of the engine leaves it so, but for values that are changed in place, whose seal waits
-//! for `Engine::commit`, since nobody else knows when a change is complete.
+//! In a persistent tier ([`Tiers::keeps`]) an item is valid while it is sealed. So the seal is broken before
+//! anything of the item changes, and set when all of it is written, expiry included. An acknowledged change is
+//! sealed or unsealed before its reply: every method of the engine ensures this, except for values changed in
+//! place. Their seal waits for `Engine::commit`, since only the caller knows when such a change is complete.
 //!
-//! Whatever takes an item away breaks its seal before another version of the key is sealed, or announced on flash. So of
-//! one key there are never two sealed versions that differ, and where flash has the key too, either both are the same, or
-//! the one on flash was overwritten by a request that was not answered yet: memory wins.
+//! Removing an item breaks its seal before another version of the key is sealed, or announced on flash. So
+//! of one key there are never two sealed versions that differ. Where flash has the key too, either both are
+//! the same, or the one on flash was overwritten by a request without a reply yet: memory takes precedence.
 
 use crate::tiers::TAIL_BYTES;
 use crate::tiers::Tiers;
@@ -23,7 +23,7 @@ pub struct Keeping {
     kept_tiers: u8,
     /// Bytes behind each item, in all tiers, since any may move to one that keeps it.
     tail_bytes: usize,
-    /// The item whose value is being changed where it lies, unsealed.
+    /// The item with a value that is being changed in place, unsealed.
     changing: Option<(Id, Loc)>,
     /// Names this run in everything that outlives it.
     session: [u8; 16],
@@ -196,7 +196,7 @@ impl Keeping {
 pub struct TakenUp {
     /// Items that are back.
     pub items: u64,
-    /// Items whose time was over.
+    /// Expired items.
     pub expired: u64,
     /// Items that were there twice, make no sense, or found no room for their metadata.
     pub dropped: u64,

@@ -1,10 +1,10 @@
-//! What a snapshot is made of, and what becomes of it: gathering the items of memory a piece at a time, between requests, and
-//! taking them in again.
+//! Snapshots of the engine: gathering the items in memory a piece at a time, between requests, and restoring them.
 //!
-//! Items are gathered in passes over the index, in the order of hashes, which nothing rearranges. Each pass takes the items
-//! that were last used within a stretch of time, the longest ago first, so that loading them in the order of the file leaves
-//! the hot ones in the fast tier. A use moves an item to a later stretch and never to an earlier one: whoever is there from
-//! the first pass to the last is met at least once. One that is met twice stands in the file twice, the newer one behind.
+//! Items are gathered in passes over the index, in hash order, which no operation rearranges. Each
+//! pass takes the items last used within one interval of time, the oldest first, so loading them
+//! in the order of the file leaves the hot ones in the fast tier. A use moves an item to a later
+//! interval and never to an earlier one, so an item that exists from the first pass to the last is
+//! met at least once. An item that is met twice is in the file twice, the newer version behind.
 
 use tiermem_policy::Id;
 use tiermem_policy::index::Found;
@@ -17,24 +17,25 @@ use crate::snapshot::format::{BLOCK_BYTES, Item, write_item};
 
 /// Stretches of time.
 const PASSES: usize = 4;
-/// Items by whose last use they are divided.
+/// Items sampled to divide time into intervals.
 const SAMPLE: usize = 1024;
 /// Index entries looked at together.
 const VISITS: usize = 64;
-/// Values from here on are held and copied in parts of so many bytes: a longer copy would keep requests waiting.
+/// Values of this length or more are pinned and copied in parts
+/// of this size: a longer copy would keep requests waiting.
 const LONG_BYTES: usize = 64 << 10;
 
 /// A value that is copied in parts.
 #[derive(Debug)]
 struct Long {
     pin: Option<Pin>,
-    /// The item as it stands in the file, as far as it is copied.
+    /// The item in the file's format, as far as it is copied.
     bytes: Vec<u8>,
     /// Bytes of the value that are.
     copied: usize,
 }
 
-/// How far the gathering of a snapshot has come. [`Self::end`] ends it.
+/// Progress of gathering a snapshot. [`Self::end`] ends it.
 #[derive(Debug)]
 #[must_use = "it may hold values"]
 pub struct Gathering {
@@ -60,7 +61,7 @@ pub enum Gathered {
     All,
 }
 
-/// What became of an item of a snapshot.
+/// Outcome of restoring one item of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
     /// It is in memory.
@@ -183,7 +184,7 @@ fn last_tick(shard: &Shard, id: Id) -> u64 {
     (shard.now().requests / tick_requests).saturating_sub(idle)
 }
 
-/// Writes what stands before an item's value; `false`: its time is over.
+/// Writes the item's bytes before its value; `false`: it has expired.
 fn write_head_of(contents: &Contents, id: Id, header: Header, out: &mut Vec<u8>) -> bool {
     let Contents { shard, items, .. } = contents;
     let expires_at_ms = shard.ladder().residents().nodes().expires_at_ms(id).unwrap_or(0);

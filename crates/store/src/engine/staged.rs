@@ -1,4 +1,4 @@
-//! Items that were read from flash for the request at hand.
+//! Staged items: read from flash for the current request.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ impl StagedItems {
         }
     }
 
-    /// Takes an item out, whose place another may take.
+    /// Removes an item; the last item may take its place.
     pub(super) fn remove(&mut self, at: usize) -> Staged {
         let staged = self.items.swap_remove(at);
         if !self.places.is_empty() {

@@ -1,5 +1,5 @@
-//! What a request does with items that were read from flash for it: reading one leaves it on flash, unless it is hot; whatever changes its
-//! key brings it into memory first.
+//! Use of staged items by a request: a read leaves the item on flash,
+//! unless it is hot; a change of its key brings it into memory first.
 
 use crate::flash::format::ITEM_HEADER_BYTES;
 use tiermem_model::advisor::Outcome;
@@ -17,7 +17,7 @@ pub(super) struct StagedReads<'a> {
 }
 
 impl Contents {
-    /// What was read from flash for the request at hand.
+    /// The items read from flash for the current request.
     #[inline]
     pub fn staged_reads(&mut self) -> StagedReads<'_> {
         StagedReads { contents: self }

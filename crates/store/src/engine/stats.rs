@@ -1,4 +1,4 @@
-//! What the engine counts. All counters only grow, but those that say what is held now.
+//! Statistics of the engine. All counters only grow, except those of current contents.
 
 use crate::tiers::pages_bytes;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! How keys are told apart by their tenants, and the figures of what each asks for and has.
+//! Tenants of keys, and the figures of each tenant's demand and share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Tenancy {
     pub plan: Plan,
     /// Whether it is, and what can be changed about it.
     pub division: Division,
-    /// Who owns what keys begin with, where that tells them apart.
+    /// Owners of key prefixes, where tenants are assigned by owner.
     pub owners: Vec<Owner>,
 }
 
@@ -39,7 +39,7 @@ impl Tenancy {
 /// A tenant's figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TenantStats {
-    /// Its database's number, or its prefix; of those who have none `(others)`.
+    /// Its database's number, or its prefix; `(others)` for keys without a tenant.
     pub name: String,
     /// Look-ups.
     pub gets: u64,
@@ -66,7 +66,7 @@ pub struct TenantTierStats {
     pub k: u8,
     /// Live items thrown out of the system from here.
     pub evictions: u64,
-    /// Of these, those that went for another tenant although this one was not above its part.
+    /// Those of the evictions that made room for another tenant although this tenant was not above its share.
     pub trespasses: u64,
 }
 
@@ -116,8 +116,8 @@ impl TenantStats {
     }
 }
 
-/// Whose keys are whose, what each tenant asks for, and what it is to have: a [`Divider`] is told of requests, and the shard does what
-/// it says.
+/// Tenant accounts: the tenant of each key, each tenant's demand, and its share.
+/// A [`Divider`] is given the requests, and the shard applies its shares.
 #[derive(Debug)]
 pub struct TenantAccounts {
     whose: Whose,
@@ -170,7 +170,7 @@ impl TenantAccounts {
         self.divider.metadata_bytes()
     }
 
-    /// Whose a key is, as far as that is known.
+    /// The tenant of a key, if it is known.
     #[inline(always)]
     pub(super) fn of(&self, db: u8, key: &[u8]) -> u16 {
         // Mostly tenants are not told apart, and nothing but this is asked for a key.
@@ -180,7 +180,7 @@ impl TenantAccounts {
         }
     }
 
-    /// Whose an item of this key will be; a new tenant's if need be.
+    /// The tenant that an item of this key will belong to; makes a new tenant if necessary.
     #[inline(always)]
     pub(super) fn enter(&mut self, db: u8, key: &[u8], shard: &mut Shard) -> u16 {
         match self.whose.by() {
@@ -201,7 +201,7 @@ impl TenantAccounts {
         }
     }
 
-    /// A key was looked up, and found or not; whose it was.
+    /// Records a look-up, found or not; returns the key's tenant.
     #[inline]
     pub(super) fn looked_up(
         &mut self,
@@ -216,7 +216,7 @@ impl TenantAccounts {
         tenant
     }
 
-    /// An item of so many bytes was written.
+    /// Records a write of an item of `bytes`.
     #[inline]
     pub(super) fn wrote(&mut self, tenant: u16, hash: u64, bytes: u64, shard: &Shard) {
         self.divider.wrote(tenant, hash, bytes, Some(self.now_us * 1000), shard.ladder());
@@ -279,8 +279,8 @@ pub struct TenantsMut<'a> {
 }
 
 impl TenantsMut<'_> {
-    /// Has the keys that begin so belong to other tenants from now on. Items that are there stay with whom they belong to until
-    /// they are set again.
+    /// Assigns the keys with these prefixes to other tenants from now on. Items
+    /// in memory stay with their present tenant until they are set again.
     pub fn set_owners(&mut self, owners: &[Owner]) {
         if self.accounts.have_owners() {
             let TenantAccounts { whose, divider, .. } = &mut *self.accounts;
@@ -368,7 +368,7 @@ mod tests {
         (0..40_000).for_each(|key| set(&mut engine, 0, &format!("new:{key}")));
         let stats = engine.stats().tenants;
         let bytes = |name: &str| stats.iter().find(|one| one.name == name).unwrap().tiers[0].bytes as f64;
-        // Of the half that nobody has declared the new one has a part as if the others' were there as well.
+        // Of the half that is not declared, the new tenant has a share as if the others were present too.
         let part = bytes("new") / (bytes("web") + bytes("new"));
         assert!((0.3..0.36).contains(&part), "{part}");
     }

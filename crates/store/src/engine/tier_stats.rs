@@ -1,4 +1,4 @@
-//! What the engine counts of one tier. All counters only grow, but those that say what is held now.
+//! Statistics of one tier. All counters only grow, except those of current contents.
 
 use serde::Serialize;
 

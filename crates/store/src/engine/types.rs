@@ -1,4 +1,4 @@
-//! What the engine's callers say and hear.
+//! Arguments and results of the engine's methods.
 
 /// How many databases `SELECT` can choose from.
 pub const DATABASES: u8 = 16;

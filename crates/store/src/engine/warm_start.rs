@@ -1,4 +1,4 @@
-//! Taking up what outlives the process where it lies, and writing it back.
+//! Warm start: restoring items that outlived the process in place, and writing them back.
 
 use crate::tiers::TAIL_BYTES;
 use tiermem_policy::ladder::{Loc, PAGE_BYTES, UNIT_BYTES};
@@ -106,7 +106,7 @@ impl WarmStart<'_> {
         true
     }
 
-    /// Forgets the copy on flash of an item whose time was over when it was found.
+    /// Forgets the copy on flash of an item that was expired when it was found.
     fn forget_expired_copy(&mut self, db: u8, hash: u64) {
         if self.contents.has_flash() && self.contents.forget_on_flash(db, hash) {
             self.contents.keys.remove(db);

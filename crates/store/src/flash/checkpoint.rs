@@ -1,4 +1,4 @@
-//! The bytes of a checkpoint, a part at a time.
+//! Checkpoint bytes, written a part at a time.
 
 use tiermem_policy::log::{Filled, LogPlace};
 use tiermem_sys::aligned::AlignedBuffer;

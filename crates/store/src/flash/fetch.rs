@@ -1,8 +1,8 @@
-//! Reading items back: asked for by place, given by key.
+//! Fetches: items read back from flash by place and delivered by key.
 //!
-//! What is read and not yet taken is bounded in bytes; whoever comes later waits in line without a buffer. A request may
-//! need more than that at once, and several may hold a part each of what they need: so beyond the bound a few readings go on at a
-//! time, and nobody waits for ever.
+//! Items that are read but not yet taken are bounded in bytes; later fetches wait in line without
+//! a buffer. A request may need more than the bound at once, and several requests may each hold a
+//! part of what they need. So a few reads proceed beyond the bound, and no request waits for ever.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -125,7 +125,7 @@ pub struct Fetches {
     bytes: usize,
     /// Of readings under way.
     reading_bytes: usize,
-    /// Buffers that nobody has: at most [`SPARE_BUFFERS`].
+    /// Free buffers: at most [`SPARE_BUFFERS`].
     spare: Vec<AlignedBuffer>,
 }
 
@@ -164,8 +164,8 @@ impl Fetches {
                 self.line.pop_front();
                 continue;
             };
-            // Some may always go, and one however large: answers that nobody takes yet may belong to a request that waits for
-            // more.
+            // A few reads may always begin, and one of any length: items that were
+            // read and not taken may belong to a request that waits for more.
             let spare = self.reading_bytes == 0 || self.reading_bytes + fetch.len <= READING_BYTES_SPARE;
             if !spare && self.bytes + fetch.len > BYTES_MAX {
                 return None;
@@ -219,7 +219,7 @@ impl Fetches {
         }
     }
 
-    /// Whether the answer is there; if not, who is to be woken.
+    /// Whether the item is read; if not, `waker` is woken later.
     pub fn is_ready(&mut self, id: FetchId, waker: Option<&Waker>) -> bool {
         match self.fetches.get_mut(&id) {
             None => true,

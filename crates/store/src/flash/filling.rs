@@ -1,4 +1,4 @@
-//! Segments that are being filled: their bytes stay in memory until all of them are on the device.
+//! Segments being filled: their bytes stay in memory until all of them are on the device.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub struct Filling {
     pub segment: u32,
     /// The number of this filling.
     pub sequence: u32,
-    /// Who comes here.
+    /// The stream of items that fills it.
     pub stream: Stream,
     bytes: Box<[u8]>,
     used: usize,

@@ -1,4 +1,4 @@
-//! What lies on the device, to the byte; drawn in `docs/store-format.md`. All numbers are little-endian.
+//! On-device format, to the byte; drawn in `docs/store-format.md`. All numbers are little-endian.
 
 use tiermem_policy::log::{Filled, ITEM_ROW_BYTES, PART_HEADER_BYTES, Region, SEGMENT_ROW_BYTES};
 
@@ -58,7 +58,7 @@ impl ItemHeader {
         ITEM_HEADER_BYTES + usize::from(self.key_len) + self.value_len as usize
     }
 
-    /// Writes the header before key and value, which stand in `item` already, and the checksum over all of them.
+    /// Writes the header before the key and value, which are in `item` already, and the checksum over all of them.
     pub fn seal(&self, item: &mut [u8]) {
         put(item, 4, &self.sequence.to_le_bytes());
         put(item, 8, &self.hash.to_le_bytes());
@@ -100,21 +100,21 @@ impl ItemHeader {
     }
 }
 
-/// Marks an item, given by its bytes, as dead. Whoever walks over the segment still finds what stands behind it.
+/// Marks an item, given by its bytes, as dead. A walk over the segment still finds the items behind it.
 pub fn bury(item: &mut [u8]) {
     item[23] = BURIED;
     let crc = crc32fast::hash(&item[4..]);
     put(item, 0, &crc.to_le_bytes());
 }
 
-/// Where the item of `hash` (its first 40 bits, which are all that an index entry knows) and `sequence` begins, among those
-/// that begin in the first block of `bytes`. Of several versions in one block all but the last one are buried.
+/// Where the item of `hash` (its first 40 bits, which are all that an index entry knows) and `sequence` begins, among
+/// the items that begin in the first block of `bytes`. Of several versions in one block all but the last are buried.
 pub fn find_item(bytes: &[u8], first: usize, hash: u64, sequence: u32) -> Option<(usize, ItemHeader)> {
     let block = BLOCK_BYTES.min(bytes.len());
     let starts = (first..block.saturating_sub(7)).step_by(8).rev();
     let hash = hash.to_le_bytes();
     for at in starts {
-        // The hash stands at the same distance in every header, so most places are passed over with one comparison.
+        // The hash is at the same offset in every header, so one comparison skips most places.
         if bytes.get(at + 11..at + 16) == Some(&hash[3..])
             && let Some(header) = ItemHeader::read(&bytes[at..], sequence)
             && !header.is_buried()
@@ -212,13 +212,13 @@ pub struct Superblock {
     pub hash_seed: u64,
     /// The hash of a fixed word with that seed: another one means another hash function.
     pub hash_probe: u64,
-    /// The region's part among others, and how many there are.
+    /// The region's number among the shards.
     pub shard: u32,
-    /// As above.
+    /// Number of shards.
     pub shards: u32,
-    /// Layout.
+    /// Bytes of the region.
     pub region_bytes: u64,
-    /// As above.
+    /// Bytes of a segment.
     pub segment_bytes: u32,
     /// Whether the store was stopped in order.
     pub clean: bool,
@@ -226,11 +226,11 @@ pub struct Superblock {
     pub durable: bool,
     /// The first segment of the last checkpoint, or [`NO_SEGMENT`].
     pub checkpoint: u32,
-    /// The journal's half with which replaying begins, the first record's number, and how many records stand before it.
+    /// The half of the journal where replay begins.
     pub journal_half: u32,
-    /// As above.
+    /// Number of the first record to replay.
     pub journal_sequence: u32,
-    /// As above.
+    /// Number of records before it in that half.
     pub journal_skipped: u32,
     /// The number of the next filling, when the checkpoint began.
     pub next_sequence: u32,
@@ -346,7 +346,7 @@ impl CheckpointHeader {
         self.segments as usize * CHECKPOINT_SEGMENT_BYTES + self.entries as usize * CHECKPOINT_ENTRY_BYTES
     }
 
-    /// Writes the header before the records, which stand in `bytes` already, and the checksum over all.
+    /// Writes the header before the records, which are in `bytes` already, and the checksum over all.
     pub fn seal(&self, bytes: &mut [u8]) {
         bytes[..CHECKPOINT_HEADER_BYTES].fill(0);
         put(bytes, 0, &CHECKPOINT_MAGIC);

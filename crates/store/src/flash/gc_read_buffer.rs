@@ -1,4 +1,4 @@
-//! The segment that is being emptied, as it was read: what stands in it, and who survives.
+//! Read buffer of segment cleaning: the segment being emptied, its items, and which of them survive.
 
 use tiermem_policy::log::{ITEM_ALIGN_BYTES, SEGMENT_HEADER_BYTES};
 use tiermem_policy::shard::Lying;
@@ -43,15 +43,15 @@ impl Emptying {
         self.victim = None;
     }
 
-    /// The item that stands at byte `at` of the segment, in this filling of it.
+    /// The item at byte `at` of the segment, in this filling of it.
     pub fn header_at(&self, segment: u32, sequence: u32, at: u32) -> Option<ItemHeader> {
         let victim = self.victim.as_ref().filter(|victim| victim.segment == segment)?;
         ItemHeader::read(victim.bytes.get(at as usize..)?, sequence)
     }
 
-    /// The first item at byte `from` or behind it in the same page, as the shard wants to know it. Power loss may damage an item and
-    /// leave those behind it whole: whoever looks for them finds them, so they are found here as well. `is_over`: whether an item's
-    /// time is.
+    /// The first item at byte `from` or behind it in the same page, in the form that the shard
+    /// needs. Power loss may damage an item and leave the items behind it whole; a search
+    /// finds those, so they are found here as well. `is_over`: whether an item has expired.
     pub fn lying_at(
         &self,
         (segment, sequence): (u32, u32),

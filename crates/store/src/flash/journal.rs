@@ -1,10 +1,10 @@
-//! The journal: what changed in the index of the log since the last checkpoint.
+//! Journal: changes to the log's index since the last checkpoint.
 //!
-//! Two halves are written in turn. When one is full the other begins, and with it a checkpoint, as the shard decides; once that is
-//! complete, a restart reads the checkpoint and then the records from the beginning of the second half. Records are gathered
-//! and written through the page cache before the replies of the requests that caused them, so they outlive the process.
-//! Where they are to outlive the machine, the replies wait for a sync as well, and a record says how far the last one
-//! went: what is missing behind it was promised to nobody, what is missing before it is damage.
+//! Two halves are written in turn. When one is full the other begins, and with it a checkpoint, as the shard decides.
+//! Once that checkpoint is complete, a restart reads it and then the records from the beginning of the second half.
+//! Records are gathered and written through the page cache before the replies of their requests, so they outlive the
+//! process. Where they must outlive the machine, replies also wait for a sync, and a record says how far the last
+//! sync went: a record missing behind that point was never promised, one missing before it is damage.
 
 use tiermem_policy::log::LogPlace;
 
@@ -120,7 +120,7 @@ impl Record {
 pub struct Position {
     /// The half.
     pub half: u32,
-    /// Records that stand before it in the half.
+    /// Number of records before it in the half.
     pub skipped: u32,
     /// The number of the record there.
     pub sequence: u32,
@@ -221,10 +221,10 @@ pub struct End {
     pub stray: Option<Position>,
 }
 
-/// Reads the records from `from` on, going on in the other half where that one is full. Returns where they end.
+/// Reads the records from `from` on, continuing in the other half where that one is full. Returns where they end.
 ///
-/// Records that stand behind a missing one mean damage: `None`, for what was removed since cannot be known. Unless
-/// power was lost (`torn`): then they may be of a last writing that was never acknowledged.
+/// Records behind a missing one mean damage: `None`, since the removals in between cannot be known.
+/// After power loss (`torn`) they may instead belong to a last write that was never acknowledged.
 pub fn replay(
     layout: &Layout,
     from: Position,
@@ -323,7 +323,7 @@ mod tests {
     }
 
     proptest! {
-        /// Over both halves, and ending where the last whole record ends, whatever stood there before.
+        /// Replays over both halves, and ends where the last whole record ends, on top of older contents.
         #[test]
         fn what_is_written_is_replayed(all in prop::collection::vec(records(), 0..600), garbage in any::<u8>(), first in any::<u32>(), skipped in 0u32..256) {
             let mut layout = Layout::divide(0, 1 << 30, 2 << 20).unwrap();
@@ -359,8 +359,8 @@ mod tests {
             prop_assert_eq!(end.at.sequence, first.wrapping_add(written.len() as u32));
         }
 
-        /// A tail that power loss tore: it ends at the first missing record, and what stands behind that never counts, not
-        /// even when as many records have been written anew. Unless a record says that it was durable.
+        /// A tail torn by power loss: replay ends at the first missing record. Records behind it never count, not
+        /// even when the same number of records has been written anew. Unless a record says that it was durable.
         #[test]
         fn a_torn_tail_ends_at_its_first_gap(before in 0u32..200, gap in 1u32..9, behind in 1u32..200, durable in any::<bool>()) {
             let mut layout = Layout::divide(0, 1 << 30, 2 << 20).unwrap();

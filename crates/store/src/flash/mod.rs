@@ -1,31 +1,32 @@
-//! The flash tail tier: the bytes behind a [`Log`], on a [`BlockIo`] device.
+//! Flash tail tier: the bytes behind a [`Log`], on a [`BlockIo`] device.
 //!
-//! What is decided (who comes in, which segment is emptied, who survives, when a checkpoint is made and in which segments) is decided
-//! by the [`Shard`]. Here are the bytes, each part with what it owns:
+//! The [`Shard`] makes the decisions: which items are admitted, which segment is emptied, which items
+//! survive, when a checkpoint is made and in which segments. These files own the bytes, each part its own:
 //!
 //! | file | part | owns |
 //! | --- | --- | --- |
-//! | `write_buffers.rs`, `filling.rs` | [`Segments`] | the bytes of segments that are being filled |
-//! | `gc_read_buffer.rs` | [`Emptying`] | the bytes of the segment that is being emptied |
+//! | `write_buffers.rs`, `filling.rs` | [`Segments`] | bytes of segments being filled |
+//! | `gc_read_buffer.rs` | [`Emptying`] | bytes of the segment being emptied |
 //! | `fetch.rs` | [`Fetches`] | items that are read back |
-//! | `recovery_writes.rs`, `journal.rs`, `checkpoint.rs` | [`Restart`] | superblock, journal, the checkpoint under way; how many items each database has of which a restart is told |
-//! | `requests.rs`, `syncs.rs`, `removals.rs` | [`Requests`] | the device, how far what was written is durable, and what removals are not |
+//! | `recovery_writes.rs`, `journal.rs`, `checkpoint.rs` | [`Restart`] | superblock, journal, the checkpoint under way; items per database as a restart would find them |
+//! | `requests.rs`, `syncs.rs`, `removals.rs` | [`Requests`] | the device, how far writes are durable, removals that are not yet durable |
 //!
-//! [`recover`] opens a region. The format lies in [`format`] and is drawn in `docs/store-format.md`.
+//! [`recover`] opens a region. [`format`] has the on-device format; `docs/store-format.md` draws it.
 //!
-//! Nothing here waits for the device. The owner calls [`Flash::advance`] between requests and whenever the device says
-//! that something is done, and [`Flash::commit`] before it sends replies.
+//! No function here waits for the device. The owner calls [`Flash::advance`] between requests
+//! and whenever the device reports a completion, and [`Flash::commit`] before it sends replies.
 //!
-//! What survives the death of the process:
+//! Guarantees when the process dies:
 //!
-//! - an item is announced in the journal after its bytes are on the device, so what the journal names is there;
-//! - a removal or overwriting is journaled before its reply is sent, so nothing comes back from the dead;
-//! - an item carries the number of its segment's filling, so a place that was promised but never written, or that was
-//!   filled anew, is known by its leftovers and counts as empty.
+//! - an item is announced in the journal after its bytes are on the device, so every item named in the journal exists;
+//! - a removal or overwrite is journaled before its reply is sent, so no removed item comes back;
+//! - an item carries the number of its segment's filling, so a place that was promised but never written, or filled
+//!   anew, is recognized by its old bytes and counts as empty.
 //!
-//! Power loss is survived too where [`Durability::Power`] asks for it: replies wait for a sync ([`syncs`]), and nothing
-//! that a restart could need is overwritten before what stands in for it is durable: a checkpoint before its superblock,
-//! that before the old checkpoint and the other half of the journal, survivors before the segment that they left.
+//! With [`Durability::Power`] this holds after power loss too: replies wait for a sync
+//! ([`syncs`]), and nothing that a restart could need is overwritten before its replacement is
+//! durable. The order is: the checkpoint, then its superblock, then the old checkpoint and the
+//! other half of the journal may be overwritten; survivors, then the segment that they left.
 
 mod checkpoint;
 mod fetch;
@@ -157,7 +158,7 @@ impl Flash {
         self.restart.record(record, shard, &mut self.requests);
     }
 
-    /// Nothing more comes to a segment.
+    /// Seals a segment: no more items are appended to it.
     pub fn seal(&mut self, segment: u32) {
         self.segments.seal(segment);
     }
@@ -183,7 +184,7 @@ impl Flash {
         self.emptying.end();
     }
 
-    /// The item that stands at byte `at` of the segment that is being emptied, of this filling.
+    /// The item at byte `at` of the segment being emptied, of this filling.
     pub fn header_at(&self, segment: u32, sequence: u32, at: u32) -> Option<ItemHeader> {
         self.emptying.header_at(segment, sequence, at)
     }
@@ -252,7 +253,7 @@ impl Flash {
         }
     }
 
-    /// Whether the answer is there; if not, who is to be woken when it is.
+    /// Whether the item is read; if not, `waker` is woken when it is.
     pub fn is_ready(&mut self, id: FetchId, waker: Option<&std::task::Waker>) -> bool {
         self.fetches.is_ready(id, waker)
     }
@@ -293,9 +294,10 @@ impl Flash {
         }
     }
 
-    /// Hands to the device what was decided and journaled. Called before replies are sent, so that what they say outlives the
-    /// process; where it is to outlive the machine, they wait until [`Self::is_durable`] says so of the moment returned. It is
-    /// past where nothing was removed since the last call, nor changed whose removal by another is not durable.
+    /// Hands decided and journaled changes to the device. Call it before replies are sent, so that
+    /// acknowledged changes outlive the process. Where they must outlive the machine, replies wait until
+    /// [`Self::is_durable`] is true for the returned moment. The moment is past already if since the
+    /// last call nothing was removed, and no key was changed that has a removal that is not durable yet.
     #[inline]
     pub fn commit(&mut self) -> Moment {
         self.restart.write_records(&mut self.requests);
@@ -304,7 +306,7 @@ impl Flash {
         promised
     }
 
-    /// Whether what was promised by that moment survives whatever is asked for.
+    /// Whether everything promised by that moment has the configured durability.
     #[inline]
     pub fn is_durable(&self, moment: Moment) -> bool {
         self.requests.syncs().is_past(moment)
@@ -422,8 +424,8 @@ impl Flash {
         self.carry_out(shard);
     }
 
-    /// Removes all items of one database, or of all, whose last filling came before `sequence`: all that are being filled are
-    /// sealed. Those of one database stay in the index as dead entries until they are met.
+    /// Removes all items of one database, or of all, that come from a filling before `sequence`. All segments
+    /// being filled are sealed. Items of one database stay in the index as dead entries until they are met.
     pub fn flush(&mut self, shard: &mut Shard, db: Option<u8>, sequence: u32) {
         self.requests.syncs_mut().removed(None);
         self.restart.flush(db, sequence, shard, &mut self.requests);

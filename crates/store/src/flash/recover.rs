@@ -1,4 +1,5 @@
-//! Opening: an empty region, or a warm restart with the index as the last checkpoint and the journal behind it say.
+//! Opening of a region: an empty one, or a warm restart with the
+//! index from the last checkpoint and the journal behind it.
 
 use std::collections::BTreeMap;
 
@@ -143,7 +144,8 @@ pub fn superblock(
         }
     }
     let Some(found) = newest else {
-        // Two torn blocks of our own cannot be told from a stranger's: nobody's data are overwritten unasked.
+        // Two torn blocks of our own cannot be told from foreign data,
+        // which are never overwritten without being asked to.
         return if blank { Ok(None) } else { Err(FlashError::Foreign) };
     };
     let division = |it: &Superblock| (it.shard, it.shards, it.region_bytes, it.segment_bytes);

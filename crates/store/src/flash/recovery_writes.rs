@@ -1,5 +1,5 @@
-//! What a restart reads: superblocks, the journal, the checkpoint under way. When a checkpoint is made, and what of the journal is
-//! written over, the [`Shard`] decides; here are the bytes.
+//! Bytes that a restart reads: superblocks, the journal, the checkpoint under way. The
+//! [`Shard`] decides when a checkpoint is made and which part of the journal is overwritten.
 
 use tiermem_policy::log::{Filled, LogPlace};
 use tiermem_policy::shard::{Parts, Recorded, Shard};
@@ -124,7 +124,7 @@ impl Restart {
         assert!(fits, "the shard knows what room the journal has");
     }
 
-    /// All items of a database, or of all, whose filling came before `sequence` are gone.
+    /// Records the removal of all items of a database, or of all, from fillings before `sequence`.
     pub fn flush(&mut self, db: Option<u8>, sequence: u32, shard: &mut Shard, requests: &mut Requests) {
         self.record(Record::Flush { db, sequence }, shard, requests);
         match db {
@@ -216,7 +216,7 @@ impl Restart {
         self.journal.give_back(bytes);
     }
 
-    /// Asks the device to make durable what is written, if anybody waits for that.
+    /// Starts a sync of what is written, if a reply waits for one.
     pub fn begin_sync(&mut self, requests: &mut Requests) {
         if requests.begin_sync() {
             self.syncing = self.journal.next_sequence();

@@ -1,8 +1,8 @@
-//! Removals that power loss may still undo, for those who change the same key meanwhile.
+//! Removals that power loss may still undo, for clients that change the same key meanwhile.
 //!
-//! A client that removes a copy from flash waits for the sync that makes the removal durable. Another client that changes the key
-//! before that finds nothing on flash to remove. Its reply must wait for the same sync all the same: power loss would bring back
-//! the copy, and with it a value from before the change that was acknowledged.
+//! A client that removes a copy from flash waits for the sync that makes the removal durable. Another client
+//! that changes the key before that sync finds nothing on flash to remove. Its reply must still wait for the
+//! same sync: power loss would bring the copy back, and with it a value older than the acknowledged change.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ const HASHES_MAX: usize = 1 << 16;
 /// What a set may keep for the next sync, in entries.
 const CAPACITY_KEPT: usize = 1 << 12;
 
-/// The keys whose removal one sync makes durable, by as much of their hash as the journal has.
+/// The keys with a removal that one sync makes durable, by the bits of the hash that the journal has.
 #[derive(Debug, Default)]
 struct Removed {
     hashes: HashSet<u64>,

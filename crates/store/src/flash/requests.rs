@@ -1,4 +1,4 @@
-//! The way to the device: requests that wait to be handed over, what came of them, and how far what was written is durable.
+//! Requests to the device: those waiting to be submitted, their results, and how far writes are durable.
 
 use std::sync::Arc;
 

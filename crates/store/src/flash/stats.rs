@@ -1,4 +1,4 @@
-//! What the flash tier counts beside the log's own counters. All only grow, but where it says otherwise.
+//! Counters of the flash tier beside the log's own. All only grow, except where noted.
 
 use tiermem_policy::log::LogCounters;
 
@@ -13,17 +13,17 @@ pub struct FlashStats {
     pub log: LogCounters,
     /// Bytes of the region.
     pub capacity_bytes: u64,
-    /// Items now, and their bytes as far as they are known.
+    /// Items now.
     pub items: u64,
-    /// As above.
+    /// Bytes of those items, as far as they are known.
     pub live_bytes: u64,
-    /// Bytes that items may fill, and bytes of segments that hold something.
+    /// Bytes that items may fill.
     pub room_bytes: u64,
-    /// As above.
+    /// Bytes of segments that are not empty.
     pub used_bytes: u64,
-    /// Bytes of memory for segments' states and the table of recent keys, and for buffers.
+    /// Bytes of memory for segment states and the table of recent keys.
     pub metadata_bytes: u64,
-    /// As above.
+    /// Bytes of memory for buffers.
     pub buffer_bytes: u64,
     /// Items that a restart found.
     pub recovered_items: u64,

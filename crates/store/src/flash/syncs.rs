@@ -1,8 +1,8 @@
-//! How far what was written is durable against power loss, where that is asked for.
+//! Syncs: how far writes are durable against power loss, where that is configured.
 //!
-//! At most one sync is under way, and whatever was written when it begins is durable when it is done: so all who ask
-//! while one is under way share the next (group commit). Without that demand every moment is past at once, and nobody
-//! waits.
+//! At most one sync is under way. A sync makes everything durable that was written when
+//! it began, so all requests that ask while one is under way share the next one (group
+//! commit). Without this option every moment is past at once, and no request waits.
 
 use tiermem_policy::shard::Settling;
 
@@ -15,7 +15,7 @@ pub struct Moment(u64);
 /// The syncs of one device.
 #[derive(Debug, Default)]
 pub struct Syncs {
-    /// Whether anybody cares.
+    /// Whether durability against power loss is configured.
     wanted: bool,
     /// The numbers of the last sync that was asked for, begun, and done.
     asked: u64,
@@ -135,7 +135,7 @@ impl Syncs {
         self.removals.end_sync();
     }
 
-    /// Nothing can be promised any more, so nobody is to wait.
+    /// Ends all waiting: after a failure nothing can be promised any more.
     pub fn give_up(&mut self) {
         self.wanted = false;
         self.removals = Removals::default();

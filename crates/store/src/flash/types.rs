@@ -1,4 +1,4 @@
-//! What the flash tier's owner says and hears.
+//! Configuration, durability and errors of the flash tier.
 
 use std::str::FromStr;
 
@@ -84,38 +84,38 @@ impl FromStr for Durability {
 /// How a flash tier is set up.
 #[derive(Clone, Debug)]
 pub struct FlashConfig {
-    /// Where this shard's region begins on the device, and how many bytes it has.
+    /// Where this shard's region begins on the device, in bytes.
     pub start: u64,
-    /// As above.
+    /// Bytes of the region.
     pub region_bytes: u64,
     /// Bytes of a segment, a multiple of 4096; the largest item that flash takes is a little smaller.
     pub segment_bytes: u32,
-    /// Who comes in when the log is full.
+    /// Admission rule when the log is full.
     pub admission: Admission,
     /// Share of the segments that live items never fill.
     pub reserve: f64,
-    /// This shard among how many.
+    /// The number of this shard.
     pub shard: u32,
-    /// As above.
+    /// Number of shards.
     pub shards: u32,
     /// How long the file was before it was opened, where it is one.
     pub found_bytes: Option<u64>,
-    /// Overwrite whatever is there.
+    /// Whether to overwrite existing contents.
     pub reset: bool,
     /// What identifies the boot of this machine: what was written in another one, and not closed, does not count.
     pub boot_id: [u8; 16],
     /// What is to survive.
     pub durability: Durability,
-    /// Names the run that opens it: whatever else has the same name was written beside it.
+    /// Names the run that opens it: data with the same name belong to the same run.
     pub session: [u8; 16],
-    /// For a new region: its identity, and the seed of the hash of keys.
+    /// For a new region: its identity.
     pub uuid: [u8; 16],
-    /// As above.
+    /// For a new region: the seed of the hash of keys.
     pub hash_seed: u64,
 }
 
 impl FlashConfig {
-    /// A whole device of so many bytes, with the defaults. The seed makes a new region's identity too.
+    /// A whole device of `region_bytes`, with the defaults. The seed makes a new region's identity too.
     pub fn whole(region_bytes: u64, segment_bytes: u32, hash_seed: u64) -> Self {
         FlashConfig {
             start: 0,

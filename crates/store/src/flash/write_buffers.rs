@@ -1,4 +1,4 @@
-//! The bytes of all segments that are being filled.
+//! Write buffers: the bytes of all segments being filled.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::syncs::Syncs;
 /// Memory of segments that are safe, kept for the next ones.
 const SPARE_MAX: usize = 2;
 
-/// Segments whose bytes are in memory, until all of them are on the device and announced.
+/// Segments with bytes in memory, until all of them are on the device and announced.
 pub struct Segments {
     segment_bytes: usize,
     uuid: [u8; 16],
@@ -20,7 +20,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// None so far, of so many bytes each, on the device of this name.
+    /// No segments yet; each will have `segment_bytes`, on the device of this name.
     pub fn new(segment_bytes: u32, uuid: [u8; 16]) -> Self {
         let segment_bytes = segment_bytes as usize;
         Segments { segment_bytes, uuid, fillings: Vec::new(), spare: Vec::new() }
@@ -55,7 +55,7 @@ impl Segments {
         filling.expect("a segment is filled once at a time").item(offset as usize, len)
     }
 
-    /// Nothing more comes to a segment.
+    /// Seals a segment: no more items are appended to it.
     pub fn seal(&mut self, segment: u32) {
         if let Some(filling) = self.find_mut(segment) {
             filling.seal();
@@ -79,7 +79,7 @@ impl Segments {
         self.fillings.iter_mut().map(|filling| (filling.segment, filling.release(syncs) as u32))
     }
 
-    /// Has an item that died be found by nobody, where it was not written yet.
+    /// Marks an item that died as dead in its segment's buffer, if it is not written yet.
     pub fn bury(&mut self, segment: u32, bytes: Range<u32>) {
         if let Some(filling) = self.find_mut(segment) {
             filling.bury(bytes.start as usize..bytes.end as usize);

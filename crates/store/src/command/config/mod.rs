@@ -1,6 +1,6 @@
-//! `CONFIG`: seeing and changing parameters while the server runs, and keeping what was changed.
+//! `CONFIG`: reading and changing parameters while the server runs, and saving changes to the configuration file.
 //!
-//! `table` lists the parameters and is the one place to add one.
+//! `table` lists the parameters. It is the one place to add one.
 
 mod parameter;
 mod rewrite;
@@ -125,8 +125,8 @@ pub(super) fn resetstat(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Writes the present values into the file that the server was started with, in one step: whoever reads it sees the
-/// old file or the new one. The shard waits for the file system meanwhile.
+/// Writes the current values to the file that the server was started with, in one step: a
+/// reader sees the old file or the new one. The shard waits for the file system meanwhile.
 pub(super) fn rewrite(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     let Some(path) = context.host.config_file.clone() else {
         return Err(Refusal::Text("ERR The server is running without a config file"));

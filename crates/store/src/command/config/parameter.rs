@@ -1,4 +1,4 @@
-//! What a parameter is, and how the texts of its kind are read.
+//! Parameter of `CONFIG`: its kind, and how text of that kind is parsed.
 
 use tiermem_base::{Bytes, Nanos};
 use tiermem_policy::ladder::Tuning;
@@ -52,7 +52,8 @@ pub(super) enum Access {
 pub(super) struct Parameter {
     /// Its name for clients: Redis's where Redis has it.
     pub(super) name: &'static str,
-    /// Its section and key in a configuration file. What has no place of its own stands in `[config]` under its name.
+    /// Its section and key in a configuration file. A parameter
+    /// without a place of its own is in `[config]`, under its name.
     pub(super) place: (&'static str, &'static str),
     pub(super) access: Access,
 }
@@ -65,7 +66,7 @@ pub(super) const fn fixed(name: &'static str, get: fn(&Context<'_>) -> String) -
     Parameter { name, place: (CONFIG_SECTION, name), access: Access::Fixed(get) }
 }
 
-/// A parameter that clients can change. In a file it stands in `[config]`.
+/// A parameter that clients can change. In a file it is in `[config]`.
 pub(super) const fn live(
     name: &'static str,
     form: Form,

@@ -1,4 +1,4 @@
-//! A configuration file with its values brought up to date, everything else as its author wrote it.
+//! Rewriting of a configuration file: values are updated, everything else stays as its author wrote it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -34,7 +34,7 @@ pub(super) fn rewritten(text: &str, live: &Live) -> Result<String, Problem> {
     Ok(document.to_string())
 }
 
-/// The text that stands for a file's value in `CONFIG SET`.
+/// A file's value as text for `CONFIG SET`.
 fn file_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.value().clone()),
@@ -75,7 +75,7 @@ fn put(document: &mut DocumentMut, parameter: &Parameter, mut value: Value) -> R
     Ok(())
 }
 
-/// Puts `text` in the place of the file, which keeps its permissions; nobody ever sees half of it.
+/// Replaces the file by `text` and keeps its permissions. No reader ever sees half of it.
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     // A link stays a link.
     let path = fs::canonicalize(path)?;

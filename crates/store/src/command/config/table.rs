@@ -1,8 +1,8 @@
-//! The parameters, a line each.
+//! Table of parameters, one line each.
 //!
-//! To add one that clients can change: a field in [`crate::settings::Settings`] (or in the ladder's `Tuning`), and a
-//! `live` line here, in the order of names. `at` gives it a place of its own in the configuration file; without, it
-//! stands in `[config]` under its name. Nothing else knows of single parameters.
+//! To add one that clients can change: a field in [`crate::settings::Settings`] (or in the ladder's `Tuning`),
+//! and a `live` line here, in the order of names. `at` gives it a place of its own in the configuration file;
+//! without `at` it is in `[config]`, under its name. No other code knows single parameters.
 
 use tiermem_policy::ladder::{Eviction, Reactive};
 use tiermem_policy::promotion_rule::Promotion;

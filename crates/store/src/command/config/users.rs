@@ -1,4 +1,4 @@
-//! The users of a configuration file brought up to date.
+//! Users in a configuration file: updates them when it is rewritten.
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
@@ -12,7 +12,7 @@ fn said(table: &Table) -> Option<(&str, &str)> {
     Some((table.get("name")?.as_str()?, table.get("rules")?.as_str()?))
 }
 
-/// Changes what the file says of users whose rules are others by now, leaves those out that were deleted, and adds the new ones.
+/// Updates changed users in the file, removes deleted ones and adds new ones.
 pub(super) fn put(document: &mut DocumentMut, users: &Users) -> Result<(), Problem> {
     let in_one_line = || "its users stand in one line: write each as a [[user]] of its own".to_owned();
     let none = ArrayOfTables::new();

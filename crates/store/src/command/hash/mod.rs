@@ -1,8 +1,7 @@
-//! Hashes: a value of fields, each with a value and perhaps an expiry of its own.
+//! Hash commands. A hash is a value of fields, each with a value and an optional expiry of its own.
 //!
-//! What the bytes of a hash are is [`crate::hash`]'s business. Here are the commands, and what they have in common: fields
-//! past their time are collected before anything else is done, an emptied hash is removed, and a hash that has no room is
-//! built anew with more.
+//! [`crate::hash`] defines the bytes of a hash. These files hold the commands, and what they share: expired fields
+//! are collected before anything else, an empty hash is removed, and a hash without room is rebuilt with more.
 
 mod number;
 mod read;
@@ -131,7 +130,7 @@ fn put_unnoted<'p>(
         })
     };
     let sum = |(count, sum): (usize, usize), bytes| (count + 1, sum + bytes);
-    // As if all were new.
+    // As if all fields were new.
     let (mut fields, mut bytes) = pairs.clone().map(entry).fold((0, 0), sum);
     if let Some(blob) = open_mut(engine, db, key, bytes)? {
         if hash::room_for(blob, fields, bytes)? {

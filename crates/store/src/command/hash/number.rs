@@ -1,4 +1,4 @@
-//! Fields whose values are numbers.
+//! Hash fields that are numbers (`HINCRBY`, `HINCRBYFLOAT`).
 
 use super::super::context::Context;
 use super::super::long_double::{Extended, Parsed};

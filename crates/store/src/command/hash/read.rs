@@ -1,4 +1,4 @@
-//! Reading fields.
+//! Hash commands that read fields.
 
 use std::collections::BTreeSet;
 
@@ -242,7 +242,7 @@ fn repeated(
     Ok(())
 }
 
-/// So many different fields, or all where there are not so many.
+/// `count` different fields, or all fields if there are fewer.
 fn distinct(
     context: &mut Context<'_>,
     item: ItemRef,

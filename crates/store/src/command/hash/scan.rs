@@ -1,4 +1,4 @@
-//! `HSCAN`.
+//! `HSCAN`: fields of a hash, a batch at a time.
 
 use super::super::context::Context;
 use super::super::keyspace::{SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX, parse_cursor};

@@ -1,8 +1,8 @@
-//! Fields that expire: the commands of Redis 7.4, with its replies.
+//! Expiry of hash fields: the commands of Redis 7.4, with its replies.
 //!
-//! Each replies with an array of one number for each field named: -2 without such a field (or key); for setting, 0 when
-//! the condition does not hold, 1 when it is set, 2 when the time is over already and the field was removed; for asking,
-//! -1 when the field does not expire; for `HPERSIST`, -1 then as well and 1 when it did.
+//! Each replies with an array of one number for each named field: -2 if the field or key does not exist. Setting: 0
+//! when the condition does not hold, 1 when the expiry is set, 2 when the time is past and the field was removed.
+//! Reading: -1 when the field does not expire. `HPERSIST`: -1 when the field did not expire, 1 when it did.
 
 use super::super::context::Context;
 use super::super::refusal::{Outcome, Refusal};

@@ -1,4 +1,4 @@
-//! Giving fields values, and taking fields out.
+//! Hash commands that set and remove fields.
 
 use super::super::context::Context;
 use super::super::refusal::{Outcome, Refusal, wrong_arity};

@@ -1,4 +1,4 @@
-//! Hashes, and fields that expire: Redis 7.0, which the differential test asks, has none of those.
+//! Tests of hashes and of fields that expire: Redis 7.0, which the differential test queries, has no such fields.
 
 use super::Client;
 

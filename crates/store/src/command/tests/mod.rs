@@ -1,7 +1,7 @@
-//! Every family of commands through a connection without a socket.
+//! Tests of every family of commands, through a connection without a socket.
 //!
-//! What Redis itself can be asked is compared in `tests/differential.rs`; here is what needs a clock that the
-//! test holds, or concerns this server only.
+//! `tests/differential.rs` compares with Redis itself. Here are the cases that
+//! need a clock that the test controls, or that concern this server only.
 
 mod hash;
 mod slow_path;

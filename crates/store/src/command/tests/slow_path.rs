@@ -1,4 +1,4 @@
-//! Transactions, and what one client does to another.
+//! Tests of transactions and of effects between clients.
 
 use super::*;
 use crate::command::COMMANDS;

@@ -1,4 +1,4 @@
-//! Users as a connection has them: when requests are looked at, and what is refused.
+//! Tests of users as a connection has them: when requests are checked, and what is refused.
 
 use super::*;
 use crate::clients::Clients;
