@@ -1,4 +1,4 @@
-//! What one client does to another, over sockets: messages, pauses, kills, and those that do not read.
+//! Tests of effects between clients, over sockets: messages, pauses, kills, and clients that do not read.
 
 mod common;
 
@@ -51,8 +51,8 @@ fn subscribers_and_monitors_that_do_not_read_are_dropped() {
     });
     for number in 0..100 {
         writer.ask(&[b"PUBLISH", b"c", &value]);
-        // On a busy machine the one that reads would fall behind as far as those that do not. A few messages behind, it is
-        // kept: those that have more waiting are dropped for the bound of all.
+        // On a busy machine the reading client would fall as far behind as the others. With only a few
+        // messages waiting it is kept: those with more are dropped for the bound over all clients.
         if number >= 8 {
             told.recv().unwrap();
         }

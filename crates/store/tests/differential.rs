@@ -1,6 +1,6 @@
-//! The same requests to this server and to a real Redis: the replies must be the same bytes.
+//! Differential test against a real Redis: the same requests must get the same bytes as replies.
 //!
-//! Skipped, with a word, where no redis-server is installed.
+//! Skipped, with a message, where no redis-server is installed.
 
 mod common;
 
@@ -62,7 +62,7 @@ fn one_of<'a>(rng: &mut Rng, choices: &[&'a str]) -> &'a str {
     choices[rng.below(choices.len() as u64) as usize]
 }
 
-/// Forms of commands: a word of one letter stands for a random argument of its kind ([`command`]).
+/// Forms of commands: a word of one letter is replaced by a random argument of its kind ([`command`]).
 const FORMS: &[&str] = &[
     "GET k",
     "GET k",

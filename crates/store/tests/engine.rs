@@ -1,4 +1,4 @@
-//! The engine against a map: with room for everything it behaves as one, and without room it may only forget.
+//! Engine against a map: with room for everything it behaves as one, and without room it may only forget.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ fn engine(dram: u64, emulated: u64) -> Engine {
     engine
 }
 
-/// `PROPTEST_CASES` or so many.
+/// `PROPTEST_CASES`, or `default`.
 fn cases(default: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
 }
@@ -237,7 +237,7 @@ impl World {
                 let found = self.engine.expires_at(db, &name(key));
                 let expiry = match known.filter(|_| kept) {
                     Some((_, at)) => at,
-                    // An empty value is there or not: both look the same to the one who builds.
+                    // An empty value may exist or not: both look the same to the builder.
                     None => found.flatten(),
                 };
                 prop_assert_eq!(found, Some(expiry));
@@ -304,7 +304,7 @@ fn values_survive_demotion_and_promotion() {
     assert!(stats.tiers[1].charged_ns > 0 && stats.tiers[0].charged_ns == 0);
 }
 
-/// Index, nodes, timers: whatever grows has its memory before it does.
+/// Index, nodes, timers: every part that grows has its memory before it does.
 #[test]
 fn metadata_never_grows_beyond_its_tier() {
     for (dram, emulated, len) in [(3 << 20, 64 << 20, 8), (2 << 20, 0, 8), (6 << 20, 32 << 20, 300)] {
@@ -322,7 +322,7 @@ fn metadata_never_grows_beyond_its_tier() {
     }
 }
 
-/// Room for a large value is made by and by, whether somebody asks for it beforehand or not.
+/// Room for a large value is made in steps, whether it is asked for beforehand or not.
 #[test]
 fn a_large_value_finds_room_among_small_ones() {
     for asks in [true, false] {

@@ -1,5 +1,5 @@
-//! The engine over a small flash tier against a map: whatever lies where, whatever was moved, crashed and found again, a key
-//! has its newest value or, where it may have been evicted or lost in the crash, none.
+//! Engine over a small flash tier against a map: items are moved, the process crashes and restarts.
+//! A key always has its newest value or, where it may have been evicted or lost in the crash, none.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 mod world;
@@ -100,7 +100,7 @@ fn run(steps: Vec<Step>, flash_bytes: usize, durability: Durability) {
             engine.flash().tick();
         }
     }
-    // The count is of what is there, wherever it lies, and of expired keys that nobody has met yet.
+    // The count includes keys in memory, keys on flash, and expired keys that no request has met yet.
     let count = engine.len(0);
     let mut found = 0;
     for key in model.known.keys() {
@@ -294,7 +294,8 @@ fn keys_read_together_keep_their_own_values_where_memory_has_no_room() {
     }
 }
 
-/// What a request has seen to be in memory is still there when it runs, whatever the step before it sends to flash.
+/// An item that a request has found in memory is still there when it
+/// runs, no matter which items the step before it sends to flash.
 #[test]
 fn a_key_in_memory_does_not_go_to_flash_under_its_request() {
     let disk = MemoryDisk::new(32 << 20);
@@ -324,7 +325,7 @@ fn a_key_in_memory_does_not_go_to_flash_under_its_request() {
     assert!(in_memory > 10_000);
 }
 
-/// Keys that lie in memory and on flash count once, whoever of the two goes first.
+/// Keys in memory and on flash count once, no matter which copy is removed first.
 #[test]
 fn copies_that_go_one_by_one_are_counted_once() {
     let disk = MemoryDisk::new(3 << 20);

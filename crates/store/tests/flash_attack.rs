@@ -1,5 +1,5 @@
-//! Attacks on the flash tier: restarts from spoiled images, deaths in the middle of a checkpoint, answers that wait while
-//! the world goes on, requests for more than may be read at once.
+//! Attacks on the flash tier: restarts from damaged images, deaths in the middle
+//! of a checkpoint, delayed reads, and requests for more than may be read at once.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 mod flash_world;
@@ -96,7 +96,7 @@ fn what_stands_behind_a_damaged_item_survives() {
     }
 }
 
-/// Overwrites until so many checkpoints have begun and one is under way.
+/// Overwrites until this number of checkpoints have begun and one is under way.
 fn churn_into_checkpoint(world: &mut World, version: &mut u64) {
     let before = world.stats().checkpoint_bytes;
     while world.stats().checkpoint_bytes == before {
@@ -152,7 +152,7 @@ fn a_second_death_before_the_first_checkpoint_brings_nothing_back() {
     }
 }
 
-/// Counts per database are right after a restart, whatever was flushed, moved or checkpointed before.
+/// Counts per database are right after a restart that follows any flush, move or checkpoint.
 #[test]
 fn a_restart_counts_as_the_process_before_it_did() {
     let region_bytes = 8 << 20;
@@ -211,7 +211,7 @@ fn an_answer_that_waited_is_not_older_than_the_key() {
     assert!(world.place(hash).unwrap().is_same(away.place));
     assert_eq!(world.shard.stage(&away), Staged::Here);
     assert_eq!(world.flash.take(id).unwrap().value(), b"new");
-    // The same over a whole turn of the log: the segment is filled anew with the key at the same block.
+    // Again over a whole turn of the log: the segment is filled anew with the key at the same block.
     world.settle();
     let (away, _) = world.ask(hash);
     for version in 0..20_000 {
@@ -261,7 +261,7 @@ fn items_of_half_a_segment_do_not_stop_writers() {
     }
 }
 
-/// Small items whose checkpoints take more of the log than its reserve.
+/// Small items with checkpoints that take more of the log than its reserve.
 #[test]
 fn checkpoints_of_small_items_do_not_stop_writers() {
     let region_bytes = 8 << 20;
@@ -312,7 +312,7 @@ fn what_comes_after_a_flush_and_a_damaged_checkpoint_is_there() {
     }
 }
 
-/// A device on which checkpoints fail now and then, and whose process dies often: nothing that was deleted comes back.
+/// A device on which checkpoints fail now and then, and a process that dies often: no deleted key comes back.
 #[test]
 fn failed_checkpoints_bring_nothing_back() {
     let region_bytes = 8 << 20;

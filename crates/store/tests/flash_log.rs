@@ -1,6 +1,6 @@
-//! The flash tier against a map of what each key's newest version is. Whatever is written, overwritten, deleted, moved,
-//! crashed and restarted: no key is ever answered with anything but its newest version, and while there is room nothing
-//! that was taken in and announced is missing.
+//! Flash tier against a map of each key's newest version. Items are written, overwritten,
+//! deleted and moved; the process crashes and restarts. A key is never answered with an older
+//! version, and while there is room no item is missing that was admitted and announced.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 mod flash_world;

@@ -1,4 +1,5 @@
-//! Power loss: the machine dies between any two steps, and of what was written since the last sync each sector is there or not.
+//! Power loss: the machine dies between any two steps, and of the
+//! sectors written since the last sync each one is kept or lost.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 mod flash_world;
@@ -179,7 +180,7 @@ fn die_again_and_again(config: FlashConfig, die: impl Fn(World, &MemoryDisk, &mu
     let disk = MemoryDisk::new(config.region_bytes as usize);
     let mut world = World::open(Box::new(disk.open()), config).unwrap();
     let mut rng = Rng::seeded(1);
-    // Those that stay lie between those that come and go, so that no segment dies as a whole.
+    // The keys that stay lie between keys that come and go, so that no segment dies as a whole.
     for key in 0..1000 {
         world.put(DB, key, &value(u64::from(key) + 1, 1000));
         world.put(DB, 5000 + key, &value(1, 1000));
@@ -355,7 +356,7 @@ fn a_store_that_is_left_alone_comes_to_rest() {
     assert_eq!((after.syncs, after.journal_bytes), (before.syncs, before.journal_bytes));
 }
 
-/// A device that cannot sync: nobody waits for ever, and a restart finds nothing rather than too much.
+/// A device that cannot sync: no client waits for ever, and a restart finds nothing rather than too much.
 #[test]
 fn a_sync_that_fails_gives_the_promise_up() {
     let region_bytes = 8 << 20;

@@ -1,4 +1,4 @@
-//! The HTTP port as a client sees it.
+//! HTTP port as a client sees it.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::io::{Read, Write};

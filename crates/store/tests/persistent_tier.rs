@@ -1,5 +1,5 @@
-//! The engine over a tier that outlives the process, with and without flash below, against a map: it is dropped at any step,
-//! as a kill does, and opened again over the same file. What lay in that tier is back, as it was; nothing else ever is.
+//! Engine over a persistent tier, with and without flash below, against a map: it is dropped at any step, as a
+//! kill does, and opened again over the same file. The items of that tier are back, unchanged, and no others.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 mod world;
@@ -12,7 +12,7 @@ use world::{Change, Known, Model, START_MS, TempPath, attach_flash, items_in, lo
 
 const FLASH_BYTES: usize = 6 << 20;
 
-/// A machine whose store may die.
+/// A machine with a store that may die.
 struct Machine {
     path: TempPath,
     disk: Option<MemoryDisk>,
@@ -235,7 +235,7 @@ fn a_file_that_missed_a_run_is_not_believed() {
     assert!((0..700).all(|key| look(&mut engine, key).is_none()));
 }
 
-/// An engine that nobody told to take anything up does not mix old items with new ones.
+/// An engine that was not told to restore anything does not mix old items with new ones.
 #[test]
 fn what_is_not_taken_up_is_gone_when_something_is_stored() {
     let mut machine = Machine::new(false);

@@ -1,5 +1,5 @@
-//! Memory that is taken before it is written, as the whole process sees it: alone in its program, so that nobody else's
-//! memory is in the figures.
+//! Populating of memory as seen in the whole process's figures:
+//! alone in its program, so that no other test's memory is in them.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 #![cfg(target_arch = "x86_64")]
 

@@ -1,4 +1,4 @@
-//! The replay client against a small server in this process, well-behaved and not.
+//! Replay client against a small server in this process, well-behaved and not.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Snapshots of the engine against a map: at rest, amid changes, damaged, and beside tiers that know better.
+//! Snapshots of the engine against a map: at rest, during changes, damaged, and beside tiers with newer items.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 mod world;
@@ -162,7 +162,7 @@ proptest! {
         }
     }
 
-    /// Whatever is damaged, what is read is what was written.
+    /// With any damage, the items read are those written.
     #[test]
     fn damage_never_makes_a_value(at in any::<prop::sample::Index>(), flip in 1u8..=255, cut in any::<bool>()) {
         let path = TempPath::new();
@@ -191,8 +191,8 @@ proptest! {
     }
 }
 
-/// Whatever number of shards wrote it and reads it, each key is where it is looked for; as often as a start fails, and no more
-/// when one has gone well.
+/// Any number of shards writes it and any number reads it: each key ends up in its
+/// shard. This holds as often as a start fails, and not again once one has succeeded.
 #[test]
 fn any_number_of_shards_reads_what_any_other_wrote() {
     for (before, after) in [(1, 1), (1, 3), (3, 1), (2, 5), (5, 2), (4, 4)] {
@@ -254,7 +254,7 @@ fn what_was_stopped_is_back_once_and_the_hot_is_in_the_fast_tier() {
     assert_eq!((progress.items, progress.expired), (4501, 500));
     assert_eq!(again.len(0), 4500);
     assert_eq!(again.get(3, b"elsewhere").unwrap().value, b"too");
-    // The hot ones, but for those whose time was over, lie above.
+    // The hot items, except the expired ones, are in the upper tier.
     before = again.stats().tiers[0].hits;
     for key in 0..1000 {
         assert_eq!(read(&mut again, key).is_none(), key % 10 == 0);
@@ -296,7 +296,7 @@ fn over_flash_the_newer_wins() {
     engine.flash().close().unwrap();
     drop(engine);
 
-    // The old one again, as if nobody had marked it.
+    // The old file again, without the mark.
     std::fs::write(&path.0, &saved).unwrap();
     let mut engine = with_flash(3, &disk);
     assert_eq!(load(&path.0, Load::Clean, &mut engine).unwrap(), Loaded::Stale);

@@ -1,4 +1,4 @@
-//! The server as clients see it: over sockets, well and badly behaved.
+//! Server as clients see it: over sockets, well and badly behaved.
 
 mod common;
 
@@ -193,7 +193,7 @@ fn without_the_password_nothing_is_done() {
 fn large_requests_that_do_not_fit_together_all_come_in() {
     let server = start(|config| {
         config.settings.request_buffer_bytes = 2 * MIB;
-        // Who does not get a turn on a busy machine is not to be taken for one that stalls.
+        // A client that gets no processor time on a busy machine must not be taken for one that stalls.
         config.settings.stall_timeout_ms = 600_000;
     });
     let value = vec![b'v'; MIB];
@@ -226,7 +226,7 @@ fn a_holder_that_stalls_makes_way_for_others() {
         stalled[client].send(&bytes[..sent]);
         server.wait_for("it is held", |snapshot| snapshot.server.request_buffer_bytes >= held as u64);
     }
-    // It waits for both, and nobody for it: however slowly it sends, it is not taken for one that stalls.
+    // It waits for both, and no client waits for it: however slowly it sends, it is not taken for one that stalls.
     let mut honest = server.client();
     honest.send(&bytes);
     assert_eq!(honest.reply(), b"+OK\r\n");
@@ -240,10 +240,10 @@ fn a_silent_client_is_dropped_if_that_is_configured() {
     let server = start(|_| ());
     let (mut waiting, mut client) = (server.client(), server.client());
     assert_eq!(waiting.words("PING"), "+PONG\r\n");
-    // Not from the start: a busy machine might keep this thread from its first request for so long that it counts as silent.
+    // Not from the start: on a busy machine this thread's first request might come late enough to count as silence.
     assert_eq!(client.words("CONFIG SET timeout 1"), "+OK\r\n");
     assert!(client.is_closed());
-    // Who waited already when that was set has to go as well.
+    // A client that was already waiting when the setting changed must be dropped as well.
     assert!(waiting.is_closed());
     let mut unread = server.client();
     let requests =

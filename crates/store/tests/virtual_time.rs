@@ -1,5 +1,5 @@
-//! The whole engine over a flash tier in virtual time: requests to the device take their time and fail, the machine dies in any of them,
-//! with power loss or without, and what the next process finds is compared with what was acknowledged.
+//! Engine over a flash tier in virtual time: device requests take time and fail, and the machine dies during
+//! any of them, with power loss or without. What the next process finds is compared with what was acknowledged.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 mod world;
@@ -30,7 +30,7 @@ struct Setup {
     len_max: u64,
     churns: bool,
     failures_per_mille: u64,
-    /// The device fails this submission of each life, whatever it is.
+    /// The device fails this submission of each life, of any kind.
     fails_after: Option<u64>,
     /// What a sync takes beyond what any request does.
     sync_ns: u64,
@@ -64,8 +64,8 @@ impl Setup {
         }
     }
 
-    /// A world in which a sync takes so long that many segments are written meanwhile, with room for all keys: what is given free
-    /// before the superblock is durable that says so is soon written over.
+    /// A world with syncs slow enough for many segments to be written meanwhile, with room
+    /// for all keys: a segment freed before its superblock is durable is soon overwritten.
     fn draw_slow(rng: &mut Rng) -> Self {
         Setup {
             memory_bytes: vec![9 << 16],
@@ -93,7 +93,7 @@ struct Told {
     pending: Vec<Pending>,
 }
 
-/// What a key became, of which nobody was told yet.
+/// A change of a key that is not acknowledged yet.
 #[derive(Clone, Debug)]
 struct Pending {
     known: Option<Known>,
@@ -126,14 +126,15 @@ struct World {
     told: BTreeMap<u64, Told>,
     /// Keys with something pending, in the order in which it became so.
     pending: Vec<u64>,
-    /// Keys that were on flash alone, for good, and of which nobody has heard since; and how many items had been evicted then.
+    /// Keys that were durably on flash alone and that no request
+    /// has touched since; and the number of items evicted by then.
     safe: BTreeSet<u64>,
     evicted: u64,
     /// How the halves of the journal began, or the superblocks, when they were looked at last.
     parts: [[u8; 16]; 2],
     /// For each client the moment that its replies wait for.
     promised: Vec<Moment>,
-    /// Whose requests run.
+    /// The client with requests that run now.
     client: usize,
     version: usize,
     boot: u8,
@@ -209,7 +210,7 @@ impl World {
             self.commit();
             self.client = self.rng.below(self.setup.clients) as usize;
             if self.setup.clients > 1 && self.rng.below(4) == 0 {
-                // Another one comes in its place, whose replies wait for nothing yet.
+                // Another client comes in its place, with no replies that wait.
                 self.promised[self.client] = Moment::default();
             }
         }
@@ -314,7 +315,7 @@ impl World {
         std::mem::replace(&mut self.parts, parts) != parts
     }
 
-    /// Where all is settled: the keys that a restart must find as long as nobody asks for them.
+    /// At a settled point: the keys that a restart must find until a request touches them.
     fn note_safe(&mut self) {
         self.safe.clear();
         let is_whole = self.setup.fails_after.is_none() && !self.is_dead();
@@ -323,13 +324,13 @@ impl World {
         }
     }
 
-    /// What becomes of a key is acknowledged once it is committed and durable, behind all that its client did before.
+    /// A change of a key is acknowledged once it is committed and durable, after all earlier changes of its client.
     fn changed(&mut self, key: u64, known: Option<Known>) {
         self.told.entry(key).or_default().pending.push(Pending { known, told: When::Committed });
         self.pending.push(key);
     }
 
-    /// The client whose requests ran has done so.
+    /// The current client commits.
     fn commit(&mut self) {
         let moment = self.engine.commit();
         if self.is_dead() {
@@ -351,7 +352,7 @@ impl World {
             let Told { acknowledged, pending } = self.told.get_mut(key).expect("it was told of");
             let is_told = |it: &Pending| matches!(it.told, When::Past(moment) if flash.is_durable(moment));
             if let Some(last) = pending.iter().rposition(is_told) {
-                // What it was before, nobody may find again.
+                // Its earlier states must not be found any more.
                 *acknowledged = pending.drain(..=last).next_back().and_then(|pending| pending.known);
             }
             pending.iter().any(|pending| pending.told != When::Never)

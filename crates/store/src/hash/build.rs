@@ -1,4 +1,4 @@
-//! Builds a blob, and rebuilds it with room for more.
+//! Building of a blob, and rebuilding it with room for more.
 
 use tiermem_base::hash::field_hash;
 
@@ -7,7 +7,7 @@ use super::entry::{Entry, write};
 use super::head::{Head, SEQUENCE_HEAD, SLOT_BYTES, TABLE_HEAD, Table, earlier};
 use super::{Broken, SEQUENCE_BYTES_MAX, SEQUENCE_FIELDS_MAX};
 
-/// Below so many bytes of entries half as much is left free, above a quarter.
+/// Below this size of entries half as much is left free, above it a quarter.
 const ROOMY_BYTES: usize = 256 << 10;
 /// At least this share of the entries is left free: with less, a hash near its limit would be rebuilt all the time.
 const SPARE_SHARE_MIN: usize = 16;

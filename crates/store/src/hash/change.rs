@@ -1,6 +1,6 @@
-//! Changing a hash where it lies.
+//! Changes of a hash in place.
 //!
-//! A blob that an error left behind may be changed by half; the error says that it was damaged before.
+//! After an error a blob may be changed by half; the error means that it was damaged before.
 
 use tiermem_base::hash::field_hash;
 
@@ -23,7 +23,7 @@ pub enum Change {
     NoRoom,
 }
 
-/// What becomes of a field's expiry when it gets a value.
+/// What happens to a field's expiry when its value is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ttl {
     /// It is taken away.
@@ -246,8 +246,8 @@ pub fn remove(bytes: &mut [u8], now_ms: u64, field: &[u8]) -> Result<bool, Broke
     Ok(was_there)
 }
 
-/// Takes out fields past their time: all of them in a blob of up to half of [`SWEEP_BYTES_MAX`], and about so many bytes'
-/// worth of a longer one. How many fields are left.
+/// Removes expired fields: all of them in a blob of up to half of [`SWEEP_BYTES_MAX`],
+/// and about that number of bytes in a longer one. Returns the number of fields left.
 pub fn collect(bytes: &mut [u8], now_ms: u64) -> Result<usize, Broken> {
     let mut head = Head::read(bytes)?;
     if !head.is_due(now_ms) {

@@ -1,4 +1,4 @@
-//! A table's directory: from a field's name to the place of its entry.
+//! Directory of a table: from a field's name to the place of its entry.
 
 use tiermem_base::hash::field_hash;
 
@@ -62,7 +62,7 @@ pub(super) fn entry_of(bytes: &[u8], head: &Head, offset: usize) -> Result<(Entr
     Ok((entry, parts))
 }
 
-/// Looks for `field`, whose hash this is.
+/// Looks `field` up by its hash.
 #[inline]
 pub(super) fn find(
     bytes: &[u8],
@@ -88,7 +88,7 @@ pub(super) fn find(
     Ok(Probe::Full)
 }
 
-/// The slot that names the entry at `offset`, whose field has this hash.
+/// The slot that names the entry at `offset`, by the hash of its field.
 pub(super) fn slot_of(bytes: &[u8], table: &Table, hash: u64, offset: usize) -> Result<usize, Broken> {
     let mut slot = home(table.slots, hash);
     for _ in 0..table.slots {

@@ -1,4 +1,4 @@
-//! One entry or hole among a blob's entries.
+//! Entry or hole of a blob: its layout, reading and writing it.
 
 use core::ops::Range;
 
@@ -9,7 +9,7 @@ const EXPIRES: u8 = 1 << 4;
 const HOLE: u8 = 1 << 7;
 const EXPIRY_BYTES: usize = 6;
 
-/// An entry whose bytes all lie within the blob.
+/// An entry that lies within the blob entirely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Where it begins.

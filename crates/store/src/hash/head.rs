@@ -1,4 +1,4 @@
-//! The fixed part of a blob, read once per operation and written back.
+//! Head of a blob: its fixed part, read once per operation and written back.
 
 use super::Broken;
 

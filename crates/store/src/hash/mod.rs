@@ -1,8 +1,8 @@
-//! A hash as one blob of bytes: fields, their values and their expiries, found in O(1), without a pointer.
+//! Hash as one blob of bytes: fields, their values and their expiries, found in O(1), without pointers.
 //!
-//! A blob means the same wherever its bytes lie, so tiers and files move it as they move strings. Everything here is
-//! pure: bytes and the time come in as arguments, and no bytes, however broken, make it panic or loop; what cannot be
-//! understood is [`Broken`].
+//! A blob means the same at any address, so tiers and files move it as they move strings.
+//! All functions are pure: bytes and the time come in as arguments, and no bytes, however
+//! broken, make them panic or loop; a blob that cannot be parsed is [`Broken`].
 //!
 //! # The format
 //!

@@ -1,4 +1,4 @@
-//! Visiting a hash piece by piece while it changes.
+//! Scan of a hash, piece by piece while it changes.
 
 use tiermem_base::hash::field_hash;
 
@@ -37,7 +37,7 @@ impl<'a> Hash<'a> {
             return Ok(Scanned { cursor: 0 });
         }
         let first = home(slots, cursor << 32);
-        // The fields whose homes are the slots from `first` to before `end`.
+        // The fields with a home slot from `first` to before `end`.
         let (mut end, mut seen) = (first, 0);
         while end < slots && seen < count.max(1) {
             seen += usize::from(slot_at(self.bytes, end)?.0 != 0);
@@ -63,7 +63,7 @@ impl<'a> Hash<'a> {
     }
 }
 
-/// The least hash, of 32 bits, whose home is this slot.
+/// The least hash, of 32 bits, with this home slot.
 fn first_hash(slots: usize, slot: usize) -> u64 {
     ((slot as u64) << 32).div_ceil(slots as u64)
 }

@@ -1,7 +1,7 @@
-//! Collecting holes and fields past their time, a little at a time.
+//! Sweep of a table: collects holes and expired fields a little at a time.
 //!
-//! A hole stands where the sweep is. Behind it comes another hole, which joins it, or an entry, with which it changes
-//! places. So everything before the sweep is without holes but for those made since, and at the end the hole is cut off.
+//! A hole is carried along at the sweep's position. The sweep merges the next hole with it, or swaps the next
+//! entry with it. So before the sweep there are only holes made since, and at the end the hole is cut off.
 
 use tiermem_base::hash::field_hash;
 
@@ -12,10 +12,10 @@ use super::{Broken, SWEEP_BYTES_MAX, SWEEP_FACTOR};
 
 /// Bytes that looking at an entry counts for.
 const STEP_BYTES: usize = 16;
-/// A sweep starts when more than one byte in so many is a hole.
+/// A sweep starts when more than one in this number of bytes is a hole.
 const DEAD_SHARE: usize = 4;
 
-/// The work that a change of so many bytes pays for.
+/// The work in bytes that a change of `changed_bytes` pays for.
 pub(super) fn budget(changed_bytes: usize) -> usize {
     changed_bytes.saturating_add(STEP_BYTES).saturating_mul(SWEEP_FACTOR).min(SWEEP_BYTES_MAX)
 }
@@ -69,7 +69,7 @@ fn carry(
     now_ms: u64,
 ) -> Result<usize, Broken> {
     if hole.end >= head.used {
-        // It has come to the end.
+        // The sweep has reached the end.
         head.used = hole.at;
         table.dead = table.dead.saturating_sub(hole.len());
         return Ok(0);

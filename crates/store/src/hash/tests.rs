@@ -1,4 +1,4 @@
-//! The blob against a map, and against bytes that are none.
+//! Tests of the blob against a map, and against bytes that are not a blob.
 
 use std::collections::BTreeMap;
 
@@ -181,7 +181,7 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// `PROPTEST_CASES` or so many.
+/// `PROPTEST_CASES`, or `default`.
 fn cases(default: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig::with_cases(cases.unwrap_or(default))

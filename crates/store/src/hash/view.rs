@@ -1,4 +1,4 @@
-//! Reading a hash where it lies.
+//! Reading of a hash in place.
 
 use tiermem_base::hash::field_hash;
 

@@ -1,4 +1,4 @@
-//! When the server was slow, and at what.
+//! Latency events: when the server was slow, and the cause.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,7 +25,7 @@ pub struct Latencies {
     pub events: BTreeMap<&'static str, Event>,
     /// How many calls of each command took up to how many powers of two of microseconds.
     pub calls: BTreeMap<String, [u64; BUCKETS]>,
-    /// Events of at least so many milliseconds are kept; 0: none (`latency-monitor-threshold`).
+    /// Least duration of an event that is kept, in milliseconds; 0: none is kept (`latency-monitor-threshold`).
     pub threshold_ms: u64,
     /// Whether each request's time is put into its command's histogram (`latency-tracking`).
     pub histograms: bool,

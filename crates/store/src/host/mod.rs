@@ -1,4 +1,4 @@
-//! The state of one shard's server beside keys and values: clients, settings, counters, slow requests, snapshots.
+//! State of one shard's server beside keys and values: clients, settings, counters, slow requests, snapshots.
 
 mod latencies;
 mod persistence;
@@ -59,7 +59,7 @@ pub struct Host {
     pub queue_bytes_max: usize,
     /// The other shards, if there are any.
     pub mailboxes: Option<Mailboxes>,
-    /// Who is connected.
+    /// Connected clients.
     pub clients: Clients,
     /// Slow requests and latencies.
     pub timing: Timing,
@@ -159,7 +159,7 @@ impl Host {
         }
     }
 
-    /// Replaces the settings and tells whoever must act on it.
+    /// Replaces the settings and informs the parts that act on them.
     pub fn change_settings(&mut self, settings: Settings) {
         self.settings = settings;
         self.observe();

@@ -1,4 +1,4 @@
-//! The state of snapshots, and requests to stop.
+//! State of snapshots, and requests to stop the server.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use crate::shards::shard_stats::SaveFigures;
 use crate::snapshot::{SaveError, Saved, Saving};
 
-/// What is known of snapshots, and what was asked of whoever runs the store.
+/// The state of snapshots, and requests to the owner of the store.
 #[derive(Debug, Default)]
 pub struct Persistence {
     /// Where snapshots are written, if anywhere.
@@ -36,7 +36,7 @@ pub struct Persistence {
 }
 
 impl Persistence {
-    /// What others may see of it, after so many values were written.
+    /// Figures for others, after `sets` values were written.
     pub fn figures(&self, sets: u64) -> SaveFigures {
         SaveFigures {
             changes: sets.saturating_sub(self.sets_then),
@@ -48,7 +48,7 @@ impl Persistence {
         }
     }
 
-    /// Notes what came of a snapshot, at `now_s` and after so many values were written.
+    /// Records the result of a snapshot, at `now_s` and after `sets` values were written.
     pub fn note(&mut self, result: &Result<Saved, SaveError>, now_s: u64, sets: u64) {
         self.last_failed = result.is_err();
         match result {

@@ -1,4 +1,4 @@
-//! The requests queued since `MULTI`.
+//! Transaction queue: the requests since `MULTI`.
 
 use crate::command::{Flags, Spec};
 use crate::resp::{Args, Span};

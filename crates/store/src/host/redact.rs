@@ -1,8 +1,8 @@
-//! Passwords in requests, which neither the slow log nor `MONITOR` shows.
+//! Redaction of passwords in requests: neither the slow log nor `MONITOR` shows them.
 
 use crate::resp::Args;
 
-/// Which arguments nobody may read: passwords.
+/// Whether an argument is secret: a password.
 pub fn is_secret(args: Args<'_>, at: usize) -> bool {
     if args[0].eq_ignore_ascii_case(b"auth") {
         return at > 0;
@@ -14,5 +14,5 @@ pub fn is_secret(args: Args<'_>, at: usize) -> bool {
         && (1..=2).any(|before| at > before && args[at - before].eq_ignore_ascii_case(b"auth"))
 }
 
-/// What stands in an argument's place that nobody may read.
+/// The text shown in place of a secret argument.
 pub const REDACTED: &[u8] = b"(redacted)";

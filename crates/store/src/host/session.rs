@@ -1,4 +1,4 @@
-//! The state of one client's session.
+//! Session: the state of one client.
 
 use crate::clients::{ClientInfo, Slot};
 use crate::command::{Mode, Spec};
@@ -19,7 +19,7 @@ pub struct Session {
     pub version: Version,
     /// Whether it has logged in, or need not.
     pub authenticated: bool,
-    /// As whom.
+    /// The user that it is logged in as.
     pub login: Login,
     /// Its place in the registry of clients.
     pub slot: Slot,

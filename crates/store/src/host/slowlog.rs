@@ -1,4 +1,4 @@
-//! The requests that took longest lately.
+//! Slow log: the slowest recent requests.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub struct Entry {
     pub us: u64,
     /// What is kept of its arguments.
     pub args: Vec<Vec<u8>>,
-    /// Who sent it.
+    /// Address of the client.
     pub address: String,
     /// The client's name.
     pub name: Box<[u8]>,

@@ -1,9 +1,9 @@
-//! Which requests are timed, and where their times are counted.
+//! Timing of requests: which are timed, and where their times are counted.
 //!
-//! A clock reading costs a good part of what a small request does, so requests are timed in runs: the connection reads
-//! the clock at the end of its batch anyway, and within a batch only after [`RUN_REQUESTS`] requests or after one
-//! that may take long. A run that took longer than a threshold is put down to its last request. Only when a threshold
-//! is below [`EACH_US`], so that single small requests matter, is each request timed.
+//! Reading the clock costs a good part of a small request, so requests are timed in runs. The connection
+//! reads the clock at the end of its batch anyway; within a batch it reads it only after [`RUN_REQUESTS`]
+//! requests or after one that may take long. A run above a threshold is attributed to its last request.
+//! Only when a threshold is below [`EACH_US`], so that single small requests matter, is each request timed.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ pub struct Timing {
     /// Requests since the last reading.
     untimed: u32,
     untimed_max: u32,
-    /// Times below this matter to nobody.
+    /// No threshold is below this time.
     least_ns: u64,
     /// Slow requests.
     pub slowlog: Slowlog,
@@ -74,13 +74,13 @@ impl Timing {
         self.untimed >= self.untimed_max
     }
 
-    /// Whether it matters to anybody that something took so long.
+    /// Whether this time is above a threshold.
     #[inline]
     pub fn matters(&self, elapsed_ns: u64) -> bool {
         elapsed_ns >= self.least_ns
     }
 
-    /// Ends a run that took so long; whether that matters, and there was a run at all.
+    /// Ends a run that took `elapsed_ns`. Returns whether there was a run and its time is above a threshold.
     pub fn end_run(&mut self, elapsed_ns: u64) -> bool {
         std::mem::take(&mut self.untimed) > 0 && self.matters(elapsed_ns)
     }

@@ -1,4 +1,4 @@
-//! `/metrics`: the figures by their stable names.
+//! `/metrics`: figures under their stable names.
 
 use tiermem_live::metrics::{Exposition, escape};
 

@@ -1,4 +1,4 @@
-//! The HTTP port: what the store shows at [`tiermem_live`]'s.
+//! HTTP port of the store, served by [`tiermem_live`].
 
 mod metrics;
 pub mod view;

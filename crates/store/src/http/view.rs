@@ -1,4 +1,4 @@
-//! What the HTTP port shows, apart from whether the server is ready.
+//! View of the HTTP port: all that it shows except whether the server is ready.
 
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ pub struct View {
 /// How long requests took.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Latency {
-    /// Upper bounds, ascending, and how many requests since the start took at most so long.
+    /// Upper bounds, ascending, and the number of requests since the start up to each.
     pub buckets: Vec<Bucket>,
     /// Requests since the start.
     pub count: u64,
@@ -50,7 +50,7 @@ pub struct Latency {
 pub struct Bucket {
     /// The upper bound in microseconds.
     pub upper_us: f64,
-    /// Requests that took at most so long, those in the buckets below among them.
+    /// Requests that took at most `upper_us`, including those in lower buckets.
     pub count: u64,
 }
 
@@ -89,7 +89,7 @@ pub struct Counters {
     pub gets: u64,
     /// Look-ups that found their key.
     pub hits: u64,
-    /// Those that found it in tier 0.
+    /// Look-ups that found their key in tier 0.
     pub fast_hits: u64,
     /// Items moved up, over all tiers.
     pub promotions: u64,

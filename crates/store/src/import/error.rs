@@ -1,4 +1,4 @@
-//! Why loading ended early.
+//! Errors that end an import early.
 
 use std::io;
 use std::path::PathBuf;

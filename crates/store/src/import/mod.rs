@@ -1,11 +1,11 @@
-//! Filling a running server: from a stream of requests as `redis-cli --pipe` takes it, from rows of keys and values, and
-//! from another server that goes on serving meanwhile.
+//! Import into a running server: from a stream of requests in the form of `redis-cli --pipe`,
+//! from rows of keys and values, and from another server that keeps serving meanwhile.
 //!
-//! A client, in the server's crate for the reasons of [`crate::replay`]: it works against any server that speaks RESP2. Sockets block; one thread sends
-//! while another reads replies, so neither side waits for the other with full buffers. What is under way is bounded by a
-//! number of commands, and memory by that and the longest value.
+//! A client, in the server's crate for the reasons of [`crate::replay`]: it works against any server that speaks
+//! RESP2. Sockets block. One thread sends while another reads replies, so neither side waits for the other with
+//! full buffers. The number of commands in flight is bounded, and memory by that number and the longest value.
 //!
-//! What a server refuses costs that command or key alone: it is counted, and the first ones are kept with their place.
+//! A command or key that the server refuses is counted and skipped; the first ones are reported with their position.
 
 mod error;
 pub mod migrate;

@@ -1,4 +1,4 @@
-//! Rows of keys and values.
+//! Rows of keys and values, as input of an import.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Replies of any kind, read out of a byte stream with their bytes. Sans I/O.
+//! Replies of any kind, parsed from a byte stream with their bytes. Sans I/O.
 
 /// The longest first line of a reply.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -59,8 +59,8 @@ pub enum Garbage {
     Depth,
 }
 
-/// Takes replies out of what was read. What of a reply has come is kept, so no byte is looked at twice but those of a
-/// line or string that is not whole.
+/// Parses replies from the bytes read. It keeps the parts of an incomplete reply,
+/// so no byte is scanned twice except those of an incomplete line or string.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
@@ -69,10 +69,10 @@ pub struct Decoder {
     open: Vec<(usize, Vec<Reply>)>,
 }
 
-/// What stands at the start of some bytes.
+/// The item at the start of the bytes.
 enum ParsedReply {
     Whole(Reply),
-    /// The head of an array of so many elements, at least one.
+    /// The head of an array of this number of elements, at least one.
     Head(usize),
 }
 

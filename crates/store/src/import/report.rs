@@ -1,4 +1,4 @@
-//! The result of loading.
+//! Report of an import.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct Verified {
     pub differing: u64,
 }
 
-/// What came of loading.
+/// Result of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Commands, rows or keys that were answered, refused ones counted.
@@ -74,7 +74,7 @@ impl Report {
         }
     }
 
-    /// Adds what came of a part.
+    /// Adds the result of a part.
     pub(super) fn add(&mut self, part: Report) {
         self.items += part.items;
         self.strings += part.strings;

@@ -1,4 +1,4 @@
-//! Requests as bytes.
+//! Requests, encoded as bytes.
 
 /// Appends a request to `out`.
 pub(super) fn append<'a>(out: &mut Vec<u8>, args: impl ExactSizeIterator<Item = &'a [u8]>) {

@@ -1,4 +1,4 @@
-//! A connection that blocks.
+//! Blocking RESP connection.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -72,7 +72,7 @@ impl Socket {
         })
     }
 
-    /// Ends the connection in both directions, whoever waits for it.
+    /// Shuts the connection down in both directions, so blocked calls return.
     pub(super) fn shut(&self) {
         let _ = match self {
             Socket::Tcp(stream) => stream.shutdown(std::net::Shutdown::Both),

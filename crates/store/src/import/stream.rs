@@ -1,4 +1,4 @@
-//! A stream of requests, as users feed it to `redis-cli --pipe`: RESP arrays, or lines of words.
+//! Stream of requests, as input for `redis-cli --pipe`: RESP arrays, or lines of words.
 
 use std::io::{ErrorKind, Read};
 use std::time::Instant;
@@ -32,10 +32,10 @@ impl At {
     }
 }
 
-/// Sends the requests of `input` in their order. `progress` is told the bytes read.
+/// Sends the requests of `input` in their order. `progress` gets the bytes read.
 ///
-/// Errors of the server, and a stream that is broken or ends within a request, are counted in the report; a broken stream
-/// ends there, as nobody knows where its next request begins.
+/// Errors of the server, and a stream that is broken or ends within a request, are counted in the
+/// report. The import ends at a broken request, as the start of the next one cannot be found.
 pub fn load_stream(
     target: &Target,
     mut input: impl Read,

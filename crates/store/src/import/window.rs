@@ -1,4 +1,4 @@
-//! Commands in flight: sent by the caller's thread, their replies read by another.
+//! Window of commands in flight: the caller's thread sends them, another reads their replies.
 
 use std::io::{BufWriter, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,13 +16,13 @@ const OUT_BYTES: usize = 256 << 10;
 /// What is known of a command when its reply comes.
 #[derive(Debug)]
 pub(super) struct Note {
-    /// Where it stands in the input.
+    /// Its position in the input.
     pub(super) place: InputPosition,
     /// What it stores.
     pub(super) stores: Stores,
 }
 
-/// Where a command stands in the input.
+/// Position of a command in the input.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InputPosition {
     /// A request of a stream.
@@ -45,7 +45,7 @@ impl std::fmt::Display for InputPosition {
 /// What a command stores when it is not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stores {
-    /// Whatever a stream says: it is counted alone.
+    /// Not known, as in a stream: the command is only counted.
     Unknown,
     /// A string; a null says that the key was there.
     String,

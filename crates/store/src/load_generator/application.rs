@@ -1,4 +1,4 @@
-//! One application's connection, and where it is in its trace.
+//! Application of the load generator: its connection and its position in its trace.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use crate::replay::latency_histogram;
 pub struct Figures {
     /// Look-ups, each with what followed its miss.
     pub accesses: u64,
-    /// Those that found their key.
+    /// Look-ups that found their key.
     pub hits: u64,
     /// Commands that the server answered with an error, measured or not.
     pub errors: u64,
@@ -33,7 +33,7 @@ pub struct Figures {
 pub struct WindowStats {
     /// Look-ups.
     pub accesses: u64,
-    /// Those that found their key.
+    /// Look-ups that found their key.
     pub hits: u64,
     /// What all took together.
     pub latency_sum_ns: u128,
@@ -114,7 +114,7 @@ fn ratio(sum: f64, count: u64) -> f64 {
 pub struct MeasuredAccess {
     pub begun: Duration,
     pub ended: Duration,
-    /// What it is counted as, which is the time between the two only where nobody waits in word alone.
+    /// Its latency as counted: the time between the two only where applications really wait.
     pub latency: Duration,
     pub is_hit: bool,
 }
@@ -176,7 +176,7 @@ impl ClientStats {
         self.figures.first_error.get_or_insert(text);
     }
 
-    /// What came of it.
+    /// The final figures.
     pub fn finish(self) -> Figures {
         self.figures
     }
@@ -203,7 +203,7 @@ mod tests {
         ClientStats::new(&options)
     }
 
-    /// Access `number` of those that each take 10 microseconds, one after the other; every third hits.
+    /// Access `number` of accesses that take 10 microseconds each, one after another; every third hits.
     fn access(number: u32) -> MeasuredAccess {
         let latency = Duration::from_micros(10);
         MeasuredAccess {

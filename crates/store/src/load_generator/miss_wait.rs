@@ -1,4 +1,4 @@
-//! The pacing of applications: all at once with real waits, or one after the other on simulated clocks.
+//! Pacing of applications: all at once with real waits, or one after another on simulated clocks.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,7 @@ use super::{LoadGeneratorError, Options};
 
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
-/// Accesses between two looks at the clock where nobody waits.
+/// Accesses between two readings of the clock where waits are only counted.
 const TICK_ACCESSES: u64 = 4096;
 
 /// What the threads of waiting applications have in common.
@@ -92,7 +92,8 @@ fn work(
     Ok(client_stats.finish())
 }
 
-/// Does the accesses of all applications in this thread, always that of the one whose clock is behind, until all are done.
+/// Runs the accesses of all applications in this thread, always one
+/// of the application with the earliest clock, until all are done.
 pub fn charge(
     options: &Options,
     mut applications: Vec<Application>,

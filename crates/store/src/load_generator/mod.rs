@@ -1,9 +1,10 @@
-//! Drives one server with several applications at once, each through a connection of its own, as Wang 2024 measures
-//! multi-tenant servers (section 4.2.1). A client, in the server's crate for the reasons of [`crate::replay`].
+//! Load generator: drives one server with several applications at once, each through
+//! a connection of its own, as Wang 2024 measures multi-tenant servers (section
+//! 4.2.1). A client, in the server's crate for the reasons of [`crate::replay`].
 //!
-//! Every record of an application's trace is a look-up, whatever it was. After a miss the application waits for as long as
-//! its database takes, then stores the value, and only then goes on; at the end of its trace it begins anew. What an
-//! access takes is the time of all that together, so that means over applications show what a division of memory is worth.
+//! Every record of an application's trace, of any operation, is a look-up. After a miss the application waits for the
+//! latency of its database, then stores the value, and only then continues; at the end of its trace it starts again.
+//! The time of an access includes all of that, so means over applications show the value of a division of memory.
 //!
 //! Applications either really wait, each in a thread of its own, or the time is only counted ([`MissWait`]).
 
@@ -26,7 +27,7 @@ pub use client_stats::{Figures, WindowStats};
 pub type Accesses = Box<dyn Iterator<Item = Result<Access, TraceFault>> + Send>;
 /// Why a trace cannot be opened or read on.
 pub type TraceFault = Box<dyn Error + Send + Sync>;
-/// Opens a trace, as often as it has come to its end.
+/// Opens a trace again each time it has reached its end.
 pub type Opener = Box<dyn FnMut() -> Result<Accesses, TraceFault> + Send>;
 
 /// One application.
@@ -49,14 +50,14 @@ pub enum By {
     Database,
 }
 
-/// What becomes of the time that databases take.
+/// How the latency of databases is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissWait {
     /// It is waited for, and all applications are at work at once.
     Wait,
-    /// It is counted, and nobody waits. One thread does whatever the applications would do next, each by a clock of its own.
-    /// That counts `round_trip` for each command instead of what was measured, so that the order of requests is the same in
-    /// every run. Latencies are what was measured, and what the database would have taken.
+    /// It is counted without waiting. One thread always runs the application that is next by the applications' own
+    /// clocks. A clock advances by `round_trip` for each command instead of the measured time, so that the order
+    /// of requests is the same in every run. Latencies are the measured time and the database's latency together.
     Charge {
         /// What the clocks count for a command and its answer.
         round_trip: Duration,
@@ -66,7 +67,7 @@ pub enum MissWait {
 /// When an application is done. Until all are, it goes on unmeasured, so that the others' surroundings stay what they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// After so many accesses.
+    /// After this number of accesses.
     Accesses(u64),
     /// After this time; with [`MissWait::Charge`], by its own clock.
     Time(Duration),
@@ -81,7 +82,7 @@ pub struct Options {
     pub auth: Option<String>,
     /// How applications are told apart.
     pub by: By,
-    /// Whether anybody waits.
+    /// Whether applications really wait.
     pub miss_wait: MissWait,
     /// When each application is done.
     pub end: End,
@@ -105,7 +106,7 @@ pub enum LoadGeneratorError {
     /// A trace cannot be read.
     #[error("the trace of {name} cannot be read")]
     Trace {
-        /// Whose.
+        /// Name of the application.
         name: String,
         /// Why.
         #[source]
@@ -114,7 +115,7 @@ pub enum LoadGeneratorError {
     /// A trace without a record would be opened for ever.
     #[error("the trace of {name} is empty")]
     Empty {
-        /// Whose.
+        /// Name of the application.
         name: String,
     },
     /// A database that is none.

@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! Address that a server listens on.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! One connection: sends what the feed gives, reads replies, counts.
+//! Connection of a replay: sends the feed's requests, reads replies, counts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -127,7 +127,7 @@ pub struct Connection<S> {
     out: Vec<u8>,
     out_sent: usize,
     pending: VecDeque<Pending>,
-    /// Look-ups that missed and whose value has not been sent yet.
+    /// Look-ups that missed and wait for their value to be sent.
     misses: VecDeque<Access>,
     /// Requests that wait until an earlier one of their key is answered, in their order.
     held_back: VecDeque<Access>,
@@ -314,7 +314,7 @@ impl<S: Stream> Connection<S> {
         self.shared.values.append(&mut self.out, access.key, size_bytes);
         self.out.extend_from_slice(b"\r\n");
         self.pending.push_back(Pending::Set { key: access.key, after_miss });
-        // The server answers in order: whatever is sent behind this finds the value.
+        // The server answers in order, so every command sent behind this one finds the value.
         self.present.add(access.key);
         Ok(())
     }

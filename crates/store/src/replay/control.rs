@@ -1,4 +1,4 @@
-//! Connecting, and commands that are sent one at a time beside the replay.
+//! Control connection: connecting, and commands sent one at a time beside the replay.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -11,7 +11,7 @@ use super::{Address, ReplayError};
 pub trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
-/// A connection for commands whose replies are read one by one.
+/// A connection for commands that are answered one at a time.
 pub struct Control {
     stream: Box<dyn Stream>,
 }

@@ -1,4 +1,4 @@
-//! Why a replay ended early.
+//! Errors that end a replay early.
 
 use std::error::Error;
 use std::io;

@@ -1,8 +1,8 @@
-//! Distributes the requests of one trace over the connections, each key always to the same one.
+//! Feed: distributes the requests of one trace over the connections, each key always to the same one.
 //!
-//! A connection that needs work reads the trace and puts what belongs to others into their queues. A queue is
-//! bounded: when the trace runs into a full one, everybody waits for its connection, so that no connection gets
-//! far ahead of the order in the trace.
+//! A connection that needs work reads the trace and puts requests of other connections into
+//! their queues. A queue is bounded: when the trace reaches a full one, all connections
+//! wait for that connection, so that none gets far ahead of the order in the trace.
 
 use std::collections::VecDeque;
 use std::error::Error;

@@ -1,12 +1,12 @@
-//! Drives a RESP server with a trace, as a look-aside cache's clients would, and measures it.
+//! Replay: drives a RESP server with a trace, as the clients of a look-aside cache would, and measures it.
 //!
-//! A client: it shares nothing with the engine and works against any server that speaks RESP2. It stands in the server's crate because it
-//! has the same users and dependencies, and because the tests of each drive the other. A look-up
-//! is a GET; one that misses is followed by a SET of a value of the trace's size. The loop is closed, where each
-//! connection keeps `pipeline` commands under way and sends the next when one is answered; or open, where every request
-//! has its time, whatever became of those before it ([`Pace`]).
+//! It is a client: it shares nothing with the engine and works against any server that speaks RESP2. It is in
+//! the server's crate because it has the same users and dependencies, and because the tests of each drive the
+//! other. A look-up is a GET; a miss is followed by a SET of a value of the trace's size. The loop is closed,
+//! where each connection keeps `pipeline` commands in flight and sends the next when one is answered, or
+//! open, where every request has its send time, independent of the requests before it ([`Pace`]).
 //!
-//! One thread drives all connections. What limits the rate should be the server, so the path of a request
+//! One thread drives all connections. The server should limit the rate, so the path of a request
 //! allocates nothing and sends and receives as many commands per system call as the pipeline allows.
 
 mod address;
@@ -54,9 +54,9 @@ pub struct Options {
     pub connections: usize,
     /// When requests are sent.
     pub pace: Pace,
-    /// Commands under way on each connection, at least 1; what is due beyond them waits. A request waits while an earlier one of its key is
-    /// unanswered, unless that key was found a moment ago. So hits are those of a sequential look-aside cache,
-    /// whatever the pipeline, but for keys that the server evicts while several look-ups of them are under way.
+    /// Commands in flight on each connection, at least 1; further requests wait. A request waits while an earlier one
+    /// of its key is unanswered, unless that key was found a moment ago. So hits are those of a sequential look-aside
+    /// cache for any pipeline, except for keys that the server evicts while several look-ups of them are in flight.
     pub pipeline: usize,
     /// The server's password.
     pub auth: Option<String>,
@@ -66,7 +66,7 @@ pub struct Options {
     pub value_scale: f64,
 }
 
-/// What came of a replay.
+/// Result of a replay.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Requests of the trace that were answered; the SETs that follow misses are not counted.

@@ -1,9 +1,9 @@
-//! Remembers which keys the server held when it last answered for them.
+//! Present keys: those that the server held when it last answered for them.
 //!
-//! A look-up may be sent behind another of the same key only if the first is going to hit: otherwise the second
-//! misses as well, because the value follows the first one's reply, and the hit ratio of a bursty trace comes
-//! out several points too low. Keys that were there a moment ago are going to hit, and they are the hot ones,
-//! which must not wait for each other's replies.
+//! A look-up may be sent behind another of the same key only if the first is going to hit.
+//! Otherwise the second misses as well, because the value follows the first one's reply, and the
+//! hit ratio of a bursty trace comes out several points too low. Keys that were present a moment
+//! ago are going to hit, and they are the hot ones, which must not wait for each other's replies.
 
 const SLOT_BITS: u32 = 14;
 

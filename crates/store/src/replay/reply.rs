@@ -1,7 +1,7 @@
-//! Reads RESP2 replies, and the null of RESP3, out of a byte stream, as far as a look-aside client needs them.
+//! Reply reader for RESP2, and the null of RESP3, as far as a look-aside client needs them.
 //!
-//! Sans I/O: the caller reads into [`ReplyReader::space`] and takes replies out. The bytes of values are counted
-//! and thrown away, so that a value may be larger than the buffer.
+//! Sans I/O: the caller reads into [`ReplyReader::space`] and takes replies out. The
+//! bytes of values are counted and discarded, so a value may be larger than the buffer.
 
 /// Bytes read at once.
 const BUFFER_BYTES: usize = 256 << 10;

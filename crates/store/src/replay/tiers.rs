@@ -1,7 +1,7 @@
-//! What a server with tiers reports about them, in the section `# Tiers` of `INFO`.
+//! Tier figures of a server, from the section `# Tiers` of `INFO`.
 //!
-//! One line for each tier, fastest first: `tier0:name=dram,kind=dram,...,hits=12,promotions=0,...`. Fields that
-//! are not known here are passed over, so that the server may tell more.
+//! One line for each tier, fastest first: `tier0:name=dram,kind=dram,...,hits=12,promotions=0,...`.
+//! Unknown fields are skipped, so the server may report more.
 
 /// The counters of one tier at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

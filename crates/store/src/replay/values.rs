@@ -1,4 +1,4 @@
-//! The bytes of values and keys that a replay sends.
+//! Bytes of the values and keys that a replay sends.
 
 use tiermem_base::{Access, Rng};
 

@@ -1,4 +1,4 @@
-//! Looks ahead in a pipeline: which keys the next requests name, before any of them runs.
+//! Look-ahead in a pipeline: the keys of the next requests, before any of them runs.
 
 /// A request with more arguments ends the look: going over them twice would cost more than it gains.
 const ARGS_MAX: usize = 8;
@@ -21,7 +21,7 @@ impl<'a> KeysAhead<'a> {
         KeysAhead { bytes, at: 0 }
     }
 
-    /// Bytes of the requests whose keys were given.
+    /// Bytes of the requests with keys that were returned.
     pub fn passed(&self) -> usize {
         self.at
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, it ends without a panic, and what it gives of good requests is their second argument.
+        /// No input makes it panic, and for valid requests it returns their second argument.
         #[test]
         fn it_sees_what_the_parser_reads(
             requests in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 2..6), 0..6),

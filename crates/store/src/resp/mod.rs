@@ -1,7 +1,7 @@
-//! The Redis serialization protocol: requests in, replies out, no I/O.
+//! Redis serialization protocol (RESP): requests in, replies out, no I/O.
 //!
-//! Requests come as arrays of bulk strings or as inline lines; replies are written as RESP2 or RESP3. The
-//! limits and the wording of protocol errors are Redis 7.0's.
+//! Requests come as arrays of bulk strings or as inline lines; replies are written
+//! as RESP2 or RESP3. Limits and protocol error messages are those of Redis 7.0.
 
 mod inline;
 mod lookahead;

@@ -1,4 +1,4 @@
-//! The request parser: incremental, without a copy, without an allocation for an ordinary request.
+//! Request parser: incremental, without copies, without allocation for an ordinary request.
 
 use super::{Args, Span, inline, number};
 
@@ -24,7 +24,7 @@ pub struct Limits {
     pub unauthenticated: bool,
 }
 
-/// Bytes that are no request. The connection cannot go on: nobody knows where the next request begins.
+/// Bytes that are not a request. The connection cannot continue: the start of the next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// `*` with something that is no number, or too large a one.
@@ -51,7 +51,7 @@ pub enum ProtocolError {
     /// An inline line that does not end.
     #[error("Protocol error: too big inline request")]
     InlineLine,
-    /// An inline line whose quotes do not close.
+    /// An inline line with unbalanced quotes.
     #[error("Protocol error: unbalanced quotes in request")]
     Quotes,
 }
@@ -91,7 +91,7 @@ pub struct Parser {
     inline: Vec<u8>,
     /// The first byte not looked at.
     at: usize,
-    /// Arguments whose length line was not read.
+    /// Arguments with a length line that is not read yet.
     args_missing: usize,
     /// Bytes awaited of the present argument, its line end counted; 0 before its length is known.
     awaited: usize,
@@ -255,8 +255,8 @@ impl Parser {
     }
 }
 
-/// The line that begins at `from`, without its end, and where the next one begins; `None` when it has not all
-/// arrived. The byte behind the carriage return is taken for a line feed whatever it is, as Redis does.
+/// The line that begins at `from`, without its end, and where the next one begins; `None` when it
+/// is incomplete. Any byte behind the carriage return is taken for the line feed, as in Redis.
 fn line(
     buffer: &[u8],
     from: usize,

@@ -1,9 +1,9 @@
-//! Where a reply ends, in bytes that arrive piece by piece.
+//! Reply end: finds where a reply ends in bytes that arrive piece by piece.
 
 use super::number::parse_i64;
 
-/// Steps over one reply, in either form of the protocol. It keeps its place, so that no element is looked at twice however
-/// many pieces a long reply comes in.
+/// Steps over one reply, RESP2 or RESP3. It keeps its position, so no
+/// element is scanned twice even if a long reply arrives in many pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyEnd {
     at: usize,

@@ -1,4 +1,4 @@
-//! A request put together here.
+//! Request assembled from words.
 
 use super::{Args, Span};
 

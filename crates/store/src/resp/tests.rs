@@ -1,4 +1,4 @@
-//! The parser against another implementation, against itself in pieces, and against noise.
+//! Tests of the parser against another implementation, against itself in pieces, and against random bytes.
 
 use proptest::prelude::*;
 use redis_protocol::resp2::{
@@ -11,7 +11,7 @@ use super::{Limits, Parser, Progress, Version, Writer};
 
 const LIMITS: Limits = Limits { bulk_bytes_max: 1000, request_bytes_max: 4000, unauthenticated: false };
 
-/// What came of a stream of bytes.
+/// Result of parsing a stream of bytes.
 #[derive(Debug, PartialEq, Eq)]
 enum Event {
     Request(Vec<Vec<u8>>),

@@ -1,4 +1,4 @@
-//! Writing replies, as RESP2 or RESP3.
+//! Reply writer for RESP2 and RESP3.
 
 /// Which form of the protocol a client asked for with `HELLO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl<'a> Writer<'a> {
         self.line_end();
     }
 
-    /// The head of a byte string whose bytes and line end the caller sends.
+    /// The head of a byte string; the caller sends its bytes and line end.
     #[inline]
     pub fn bulk_header(&mut self, len: usize) {
         self.header(b'$', len as i64);
@@ -78,7 +78,7 @@ impl<'a> Writer<'a> {
         self.header(b'*', len as i64);
     }
 
-    /// The head of a message that nobody asked for, of `len` parts; in RESP2 an array.
+    /// The head of a push message of `len` parts; in RESP2 an array.
     pub fn push(&mut self, len: usize) {
         self.header(if self.version == Version::Resp3 { b'>' } else { b'*' }, len as i64);
     }

@@ -1,4 +1,4 @@
-//! Accepts clients, distributes them over the shards, and refuses those beyond the limit.
+//! Accepting of clients: distributes them over the shards, and refuses those beyond the limit.
 
 use std::io;
 use std::net::SocketAddr;
@@ -48,7 +48,7 @@ pub(super) struct Entrance {
     pub(super) certificate: Option<Certificate>,
     /// The other shards, if there are any.
     pub(super) mailboxes: Option<Mailboxes>,
-    /// Whose turn it is to get a client; counted over all sockets listened on.
+    /// The shard that gets the next client; counted over all listening sockets.
     pub(super) turn: Rc<std::cell::Cell<usize>>,
 }
 
@@ -89,7 +89,7 @@ impl Entrance {
         }
     }
 
-    /// The shard whose turn it is, if that is another one.
+    /// The shard that gets the next client, if it is another one.
     fn next_door(&self) -> Option<(&Mailboxes, usize)> {
         let mailboxes = self.mailboxes.as_ref()?;
         let turn = self.turn.get();
@@ -97,7 +97,7 @@ impl Entrance {
         (turn != mailboxes.placement.own).then_some((mailboxes, turn))
     }
 
-    /// Receives who and what comes from other shards, until the store stops.
+    /// Receives clients and messages from other shards, until the store stops.
     pub(super) async fn receive(&self, messages: &mut UnboundedReceiver<Message>) {
         while let Some(visit) = messages.recv().await {
             match visit {

@@ -1,4 +1,4 @@
-//! Writing snapshots: beside requests when a client asks, and when the store stops.
+//! Snapshot writing: in the background when a client asks for it, and when the store stops.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

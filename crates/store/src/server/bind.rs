@@ -1,4 +1,4 @@
-//! Opening the sockets, with errors that say what to do.
+//! Sockets: opening them, with errors that say how to fix the configuration.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -26,7 +26,7 @@ pub const FILES_RESERVED: u64 = 64;
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Everybody who reaches the machine could read and write.
+    /// Every host that reaches the machine could read and write.
     #[error(
         "{0} is reached from other machines, and no password is asked for: set one (--requirepass, or requirepass in the \
          file's [server]), listen on 127.0.0.1, or, on a network where everybody is trusted, say --protected-mode no \
@@ -88,7 +88,7 @@ pub enum ServeError {
     Snapshot(#[from] LoadError),
 }
 
-/// A server whose sockets are open; clients may connect and wait until [`Server::run`].
+/// A server with open sockets; clients may connect and wait until [`Server::run`].
 #[derive(Debug)]
 pub struct Server {
     pub(super) config: ServerConfig,
@@ -101,8 +101,8 @@ pub struct Server {
     pub(super) watcher: SettingsWatcher,
 }
 
-/// The addresses of a server that is to be: they are this process's, and nobody can connect yet. What may take long, or must not
-/// happen twice, comes between this and [`Sockets::listen`].
+/// The addresses of a server before it starts: this process holds them, and no client can connect yet.
+/// Anything that may take long, or must not happen twice, belongs between this and [`Sockets::listen`].
 #[derive(Debug)]
 pub struct Sockets {
     config: ServerConfig,
@@ -111,16 +111,15 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Takes the addresses that `config` names and raises the limit of open files to what `maxclients` needs.
+    /// Binds the addresses that `config` names and raises the limit of open files as `maxclients` requires.
     ///
-    /// # Errors
-    /// When they cannot be had, or nobody should listen there.
+    /// # Errors When an address cannot be bound, or listening there is not allowed.
     pub fn bind(config: ServerConfig) -> Result<Self, ServeError> {
         if config.listen.is_none() && config.tls.is_none() && config.unix_socket.is_none() {
             return Err(ServeError::NothingToListenOn);
         }
         if config.protected_mode && config.settings.users.are_open() {
-            // Who shows a certificate that was asked for is known.
+            // A client that shows a required certificate is known.
             let tls = config.tls.as_ref().filter(|tls| tls.files.client_ca.is_none()).map(|tls| tls.listen);
             let mut open = config.listen.into_iter().chain(tls);
             if let Some(address) = open.find(|address| !address.ip().to_canonical().is_loopback()) {
@@ -180,7 +179,7 @@ impl Server {
         self.tcp.as_ref()?.local_addr().ok()
     }
 
-    /// The same for TLS.
+    /// The local address of the TLS port.
     pub fn local_tls_addr(&self) -> Option<SocketAddr> {
         self.tls.as_ref()?.0.local_addr().ok()
     }

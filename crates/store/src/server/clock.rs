@@ -1,4 +1,4 @@
-//! The shard's clock, read as seldom as possible.
+//! Clock of a shard, read as seldom as possible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

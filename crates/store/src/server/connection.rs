@@ -1,4 +1,4 @@
-//! One client's connection: reads, runs what is complete, writes.
+//! Connection of one client: reads, runs the complete requests, writes.
 
 mod exchange;
 
@@ -111,7 +111,7 @@ impl Connection {
                 if !core.engine.flash().is_durable(self.promised) {
                     // Nor does it run more meanwhile: that would put its replies off again.
                     self.stream.forget_full();
-                    // It is not the client who keeps still.
+                    // This pause is not the client's fault.
                     self.last_progress = core.clock.batch_start();
                     self.count_unsent(core);
                     return Ok(());
@@ -271,7 +271,7 @@ impl Connection {
         flushed?;
         self.settle_pending(core);
         if !self.waiting && !self.away.is_empty() {
-            // Answers that nobody takes soon would keep memory from others.
+            // Fetched items that this connection will not take soon would hold memory that others need.
             self.away.cancel(&mut core.engine);
         }
         let wall_ns = core.clock.batch_end().saturating_duration_since(start).as_nanos() as u64;
@@ -283,7 +283,7 @@ impl Connection {
             self.note_run(core, &input[..consumed.min(filled)]);
             core.input = input;
         }
-        // What emulated memory charges these requests is theirs, whoever happens to wait it off.
+        // The charge of emulated memory belongs to these requests, even if another request waits it off.
         let (charged_ns, waited_ns) =
             (core.engine.memory().charged_ns() - charged, core.engine.memory().waited_ns() - waited);
         let ns = (wall_ns as f64 - waited_ns + charged_ns).max(0.0) as u64;
@@ -369,8 +369,8 @@ impl Connection {
         }
     }
 
-    /// Whether what the parsed request at the start of `rest` needs from flash, and room for a large value, is at hand. If not,
-    /// the requests behind it are looked at as well.
+    /// Whether the parsed request at the start of `rest` can run: its keys are fetched from flash,
+    /// and there is room for a large value. If not, it looks ahead at the requests behind it as well.
     // Within the loop over requests it would take the registers that the loop needs.
     #[inline(never)]
     fn is_at_hand(&mut self, core: &mut Core, found: Resolved, rest: &[u8], cx: &TaskContext<'_>) -> bool {
@@ -409,7 +409,7 @@ impl Connection {
         self.put_out_error(&text);
     }
 
-    /// Has what was done outlive whatever it is to outlive, and then tells the client.
+    /// Makes the requests' effects as durable as configured, and then sends the replies.
     #[inline]
     fn flush(&mut self, core: &mut Core, cx: &TaskContext<'_>) -> Result<(), Gone> {
         let promised = core.engine.commit();

@@ -1,4 +1,4 @@
-//! How long requests take in the server.
+//! Latency of requests in the server.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub struct LatencySummary {
     pub max_ns: u64,
     /// The mean.
     pub mean_ns: u64,
-    /// Upper bounds (powers of two, nanoseconds) and how many requests took at most so long, for histograms.
+    /// Upper bounds (powers of two, nanoseconds) and the number of requests up to each, for histograms.
     pub buckets: Vec<(u64, u64)>,
 }
 

@@ -1,10 +1,11 @@
-//! The server: sockets, time, and the memory that requests and replies may take.
+//! Server: sockets, time, and the memory of requests and replies.
 //!
-//! One thread runs a shard: it owns the engine, and drives each connection's state machine whenever its socket is ready. The
-//! first shard's accepts connections, and hands them round where there are more ([`crate::shards`]). All memory that clients can make it use is bounded:
+//! One thread runs a shard: it owns the engine, and drives each connection's state machine
+//! whenever its socket is ready. The first shard's thread accepts connections and distributes
+//! them among the shards ([`crate::shards`]). All memory that clients can make it use is bounded:
 //!
-//! - an idle connection owns no buffer; reading and writing go through buffers that the shard lends;
-//! - what has come of unfinished requests is charged to one [`request_budget`] for all connections;
+//! - an idle connection owns no buffer; reading and writing use buffers that the shard lends;
+//! - the bytes of unfinished requests are charged to one [`request_budget`] for all connections;
 //! - a client that does not read its replies is not read from, and its queue ends at a limit.
 
 mod accept;
@@ -40,7 +41,7 @@ use crate::snapshot::path_of as snapshot_path;
 pub struct TlsConfig {
     /// The address; port 0 lets the system choose.
     pub listen: SocketAddr,
-    /// Certificate, key, and whom clients must be signed by.
+    /// Certificate, key, and the CA that must have signed clients' certificates.
     pub files: TlsFiles,
 }
 
@@ -72,7 +73,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Where one of so many shards writes its snapshots.
+    /// The snapshot file of one of `shards` shards.
     pub fn snapshot_of(&self, shard: usize, shards: usize) -> Option<PathBuf> {
         self.snapshot.as_deref().map(|name| snapshot_path(name, shard, shards))
     }

@@ -1,8 +1,8 @@
-//! What a connection waits for before its next request: keys that lie on flash, space there, room for a large value.
+//! Pending fetches of a connection: keys on flash, space there, and room for a large value, before its next request.
 //!
-//! A request runs when all of its keys are at hand. The one that has to wait is put back, the questions stay with the
-//! connection, and so do questions for requests behind it that are known already, so that a pipeline's reads are under
-//! way together. Requests of one connection run in order, whatever is answered first.
+//! A request runs when all of its keys are in memory or staged. A request that has to wait is put back;
+//! its fetches stay with the connection. Fetches for known requests behind it start too, so that a
+//! pipeline's reads overlap. Requests of one connection run in order, no matter which fetch ends first.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -23,15 +23,15 @@ const AHEAD_MAX: usize = 32;
 pub(super) struct PendingFetches {
     /// By the first 40 bits of the key's hash: a request may have thousands.
     asked: BTreeMap<u64, (FlashKey, FetchId)>,
-    /// The keys of the request at hand.
+    /// The keys of the current request.
     wanted: Vec<FlashKey>,
     /// The last of its questions that was not answered when they were looked through.
     last: Option<FetchId>,
 }
 
 impl PendingFetches {
-    /// Sees to it that what a request needs is at hand; `false`: it must wait, and `waker` is woken when it should be tried
-    /// again.
+    /// Starts or checks the fetches of a request; `false`: it must
+    /// wait, and `waker` is woken when it should be tried again.
     pub(super) fn stage(
         &mut self,
         engine: &mut Engine,
@@ -111,7 +111,7 @@ impl PendingFetches {
         Some(id)
     }
 
-    /// Asks for keys of requests behind the one that waits, but for those that are at home in other shards.
+    /// Starts fetches for requests behind the waiting one, except those of keys of other shards.
     pub(super) fn foresee<'a>(
         &mut self,
         engine: &mut Engine,

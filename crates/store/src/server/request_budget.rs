@@ -1,9 +1,10 @@
-//! One limit on the memory of unfinished requests, over all connections.
+//! Request budget: one limit on the memory of unfinished requests, over all connections.
 //!
-//! A connection asks before it keeps more. Whoever does not fit waits in line, and is not read from. So that
-//! connections which each hold a part cannot wait for one another for ever, one of them, the first in line, is
-//! *privileged*: it may exceed the limit until its request is complete. What is held is therefore at most the
-//! limit, one largest request, and the read that crossed the limit. Who holds something while others wait, and does not go on sending, is dropped.
+//! A connection asks before it keeps more bytes. If they do not fit, it waits in line and is not
+//! read from. Connections that each hold a part could wait for one another for ever, so one of
+//! them, the first in line, is *privileged*: it may exceed the limit until its request is complete.
+//! The memory held is therefore at most the limit, one largest request, and the read that crossed
+//! the limit. A connection that holds memory while others wait, and stops sending, is dropped.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -72,7 +73,7 @@ impl Budget {
         }
     }
 
-    /// Changes the limit. Who holds more already keeps it.
+    /// Changes the limit. A connection that already holds more keeps it.
     pub(super) fn set_limit(&mut self, limit: usize) {
         if limit != self.limit {
             self.limit = limit;
@@ -177,7 +178,7 @@ impl Budget {
         }
     }
 
-    /// Lets in those at the head of the line who fit, and one who does not if nobody is privileged.
+    /// Admits waiting connections at the head of the line that fit, and one that does not fit if none is privileged.
     fn admit(&mut self) {
         while let Some(id) = self.line.front().copied() {
             let (held, wanted) = (self.entries[id].held, self.entries[id].wanted);
@@ -197,7 +198,7 @@ impl Budget {
         }
     }
 
-    /// Notes that `bytes` came for a holder, and who is to be woken should it stall.
+    /// Records that `bytes` arrived for a holder, and the waker to use if it stalls.
     pub(super) fn progress(&mut self, share: &Share, bytes: usize, waker: &Waker) {
         let Some(entry) = share.0.and_then(|id| self.entries.get_mut(id)) else { return };
         entry.progress += bytes;

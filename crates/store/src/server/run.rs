@@ -1,4 +1,4 @@
-//! The event loops, one for each shard: starting, ticking, publishing, shutting down.
+//! Event loops, one for each shard: starting, ticking, publishing figures, shutting down.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -119,7 +119,7 @@ impl Server {
         for (engine, (mailboxes, messages)) in others {
             threads.push(start_shard(Arc::clone(&plan), engine, mailboxes, messages)?);
         }
-        // Where there are several, nobody sends to this one but guests.
+        // With several shards, only guests send to this one.
         let (mailboxes, mut messages) = mailboxes.pop().unzip();
         let Some(engine) = engines.pop() else { return Err(ServeError::NothingToListenOn) };
         let stage = Stage::build(&plan, engine, mailboxes.clone())?;
@@ -175,7 +175,7 @@ impl Server {
     }
 }
 
-/// Receives messages, where there is anybody who could come.
+/// Receives messages, if there is any sender.
 async fn receive(entrance: &Entrance, messages: Option<&mut UnboundedReceiver<Message>>) {
     match messages {
         Some(messages) => entrance.receive(messages).await,

@@ -1,7 +1,8 @@
-//! The measured cost of choosing a victim on this machine, by K: part of the cost of a miss (Wang 2024, section 3.1.2).
+//! Sampling cost: the measured time of choosing a victim on this machine,
+//! by K. It is part of the cost of a miss (Wang 2024, section 3.1.2).
 //!
-//! Only one K can be observed in a store that runs, so all are measured before it does, on a ladder of some size that is thrown away
-//! afterwards.
+//! A running store can observe only one K, so all of them are measured before
+//! it starts, on a ladder of moderate size that is discarded afterwards.
 
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use tiermem_policy::ladder::{Admit, INSERTION_POINT_FAST, Ladder, LadderConfig, 
 
 /// Items that are drawn from: their nodes and lists are larger than a core's own caches.
 const ITEMS: u64 = 1 << 17;
-/// Draws that are timed together, and how often; the fastest counts, for whoever else ran only made others slower.
+/// Draws timed together, and the number of trials; the fastest counts, as other programs only make a trial slower.
 const DRAWS: u32 = 512;
 const TRIALS: u32 = 5;
 const ITEM_BYTES: u64 = 64;

@@ -1,4 +1,4 @@
-//! What all connections of a shard share.
+//! Context of a shard: state shared by all of its connections.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::shards::mailboxes::{Mailboxes, Message};
 use crate::shards::shard_stats::Figures;
 use crate::stats::ServerStats;
 
-/// A value may be this much longer than the engine takes before it is skipped instead of read: whoever is a
-/// little over the limit is told by the command itself.
+/// A value may exceed the engine's limit by this much before it is skipped instead
+/// of read: a value a little over the limit is refused by the command itself.
 const BULK_SLACK_BYTES: usize = 1024;
 
 /// Ticks, of 100 ms each, between two writings of what the flash tier has half filled.
@@ -146,8 +146,8 @@ impl Core {
         self.host.reply_bytes_max = if tight { settings.output_bytes_max } else { self.reply_bytes_max };
     }
 
-    /// Puts the time since the last run's end into the slow log and the latencies, if it matters to anybody, and begins
-    /// the next run. The run's last request, which is the last one in `requests`, stands for all.
+    /// Puts the time since the last run's end into the slow log and the latencies, if it is above a threshold, and
+    /// begins the next run. The run's last request, which is the last one in `requests`, represents all of them.
     #[cold]
     #[inline(never)]
     pub(super) fn note_run(&mut self, session: &Session, requests: &[u8]) {
@@ -222,7 +222,7 @@ impl Core {
         self.budget.find_stalled(Instant::now(), Duration::from_millis(settings.stall_timeout_ms));
         if self.known_timeout_ms != settings.timeout_ms {
             self.known_timeout_ms = settings.timeout_ms;
-            // Who waits for its next request has set its timer, or none, by the setting of before.
+            // A client that waits for its next request has set its timer, or none, by the old setting.
             self.host.clients.output().wake_all();
         }
     }

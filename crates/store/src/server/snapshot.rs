@@ -1,4 +1,4 @@
-//! The published state of a shard, for other threads.
+//! Published figures of a shard, for other threads.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! A client's socket: TCP, unix, TLS over TCP, or a pipe from the shard where it is at home.
+//! Socket of a client: TCP, unix, TLS over TCP, or a pipe from the client's home shard.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -36,7 +36,7 @@ impl Pipe {
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // A connection reads before it writes, so whoever is to be woken is known by then.
+        // A connection reads before it writes, so the waker is known by then.
         if !self.waker.will_wake(cx.waker()) {
             self.waker = cx.waker().clone();
         }
@@ -79,7 +79,8 @@ impl Stream {
         }
     }
 
-    /// Sends a line to a client that is not served, if it can be sent at once. Who speaks TLS has not even shaken hands.
+    /// Sends a line to a client that is not served, if it can be sent
+    /// at once. A TLS client has not even completed the handshake.
     pub(super) fn send_last(&self, line: &[u8]) {
         let _ = match self {
             Stream::Tcp(stream) => SockRef::from(stream).send(line),

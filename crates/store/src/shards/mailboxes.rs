@@ -14,10 +14,10 @@ use super::Placement;
 use super::shard_stats::ShardStats;
 use crate::clients::{Class, Peer, Relay};
 
-/// Bytes that a pipe between two shards holds in each direction before whoever writes has to wait.
+/// Bytes that a pipe between two shards holds in each direction before a writer has to wait.
 pub const PIPE_BYTES: usize = 64 << 10;
 
-/// Who or what comes to a shard.
+/// A client or a message for a shard.
 #[derive(Debug)]
 pub enum Message {
     /// A client that shard 0 has accepted.
@@ -36,7 +36,7 @@ pub enum Message {
         /// Its number.
         client: u64,
     },
-    /// Something happened to a key of another shard, and somebody here may want to know.
+    /// A change to a key of another shard, which a client here may have asked for.
     Event {
         /// Its class.
         class: Class,
@@ -47,7 +47,8 @@ pub enum Message {
         /// The key.
         key: Box<[u8]>,
     },
-    /// Somebody wants the figures in the shard statistics to be of now, those of commands among them, and whoever came before to be let in.
+    /// Asks for current figures in the shard statistics, those of commands
+    /// included, and for the admission of clients that came before.
     Show(oneshot::Sender<()>),
     /// Memory moves between shards.
     Memory(Word),
@@ -72,11 +73,11 @@ pub enum Socket {
 /// The mailboxes of all shards, and what else they have in common.
 #[derive(Clone, Debug)]
 pub struct Mailboxes {
-    /// Whose copy this is, and how many shards there are.
+    /// The shard that owns this copy, and the number of shards.
     pub placement: Placement,
     /// Everybody's figures.
     pub shard_stats: Arc<ShardStats>,
-    /// One permit: whoever has it may tell all shards something.
+    /// One permit: its holder may send something to all shards.
     pub turns: Arc<Semaphore>,
     /// Clients connected to all shards; touched when one comes or goes.
     pub clients: Arc<AtomicU64>,
@@ -99,7 +100,7 @@ impl Mailboxes {
         messages.into_iter().enumerate().map(|(own, messages)| (copy(own), messages)).collect()
     }
 
-    /// Sends somebody to a shard. A shard that has stopped lets nobody in any more; then the whole store stops.
+    /// Sends a client or message to a shard. A shard that has stopped takes none any more; then the whole store stops.
     pub fn send(&self, shard: usize, visit: Message) {
         let _ = self.mailboxes[shard].send(visit);
     }

@@ -1,4 +1,4 @@
-//! Merges several shards' replies into one.
+//! Merging of several shards' replies into one.
 
 use crate::resp::{Elements, Version, Writer, parse_i64, whole_line};
 
@@ -13,11 +13,11 @@ pub enum Merge {
     Same,
     /// One that succeeded, if there is one; else the first.
     AnySuccess,
-    /// One of those that are not null, the first from this part on.
+    /// One of the parts that are not null, the first from this part on.
     NonNull(usize),
     /// Arrays one behind the other.
     Arrays,
-    /// Arrays of arrays that begin with a number and a time: by time, the newest first; at most so many.
+    /// Arrays of arrays that begin with a number and a time: by time, the newest first, at most this number.
     Newest(usize),
     /// Strings one behind the other.
     Texts,
@@ -27,7 +27,7 @@ pub enum Merge {
     Counts,
     /// Array elements in the order of the keys: for each key which part has it.
     Interleave(Vec<u16>),
-    /// A scan's reply, whose cursor is of this shard among so many.
+    /// A scan's reply, with a cursor of this shard.
     Cursor {
         /// The shard that was asked.
         shard: usize,
@@ -129,7 +129,8 @@ impl Merge {
     }
 }
 
-/// Names and counts of the first shard, and to each count those of the others, who answer with the same names in the same order.
+/// Names and counts of the first shard, with the counts of the
+/// others added: they answer with the same names in the same order.
 fn sums_by_name(parts: &[Vec<u8>]) -> Vec<(&[u8], i64)> {
     let mut sums: Vec<(&[u8], i64)> = Vec::new();
     for (which, part) in parts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Which shards keys lie in: none, one or several.
+//! Set of the shards that keys lie in: none, one or several.
 
 /// None, one or several shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

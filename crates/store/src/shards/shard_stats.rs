@@ -31,7 +31,7 @@ pub struct Figures {
     pub input_bytes_per_sec: u64,
     /// ... and that went to them.
     pub output_bytes_per_sec: u64,
-    /// Of snapshots; `None`: nobody's.
+    /// Figures of snapshots; `None`: there are none.
     pub saves: Option<SaveFigures>,
 }
 
@@ -97,13 +97,13 @@ pub type Times = (Histogram<u64>, Histogram<u64>);
 #[derive(Debug, Default)]
 struct Shown {
     figures: Figures,
-    /// What was called, as it was when somebody last asked for it ([`super::mailboxes::Message::Show`]).
+    /// Statistics of commands, as of the last request for them ([`super::mailboxes::Message::Show`]).
     commands: CommandStatistics,
     times: Option<Times>,
 }
 
-/// Where every shard hangs its figures for the others. Nobody waits for anybody here longer than a copy takes, and no request
-/// for a key comes here.
+/// Published figures of every shard, for the others. Access waits for
+/// at most the time of a copy, and no request for a key comes here.
 #[derive(Debug)]
 pub struct ShardStats(Box<[Mutex<Shown>]>);
 

@@ -1,4 +1,4 @@
-//! The files of a snapshot: one for each shard that there was when it was written.
+//! Files of a snapshot: one for each shard at the time of writing.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,8 +26,8 @@ pub enum LoadError {
     InUse(PathBuf),
 }
 
-/// Where one of so many shards writes the snapshot `name`: each has a file of its own, and those of another number of shards
-/// have other names.
+/// The file to which one of `shards` shards writes the snapshot `name`. Each shard
+/// has a file of its own, and the files of another number of shards have other names.
 pub fn path_of(name: &Path, shard: usize, shards: usize) -> PathBuf {
     let mut path = name.as_os_str().to_owned();
     if shards > 1 {
@@ -58,21 +58,20 @@ pub(super) struct SnapshotFile {
     pub(super) shards: usize,
 }
 
-/// All files of one snapshot, whatever number of shards they are of.
+/// All files of one snapshot, of any number of shards.
 #[derive(Debug)]
 pub struct Files {
     pub(super) found: Vec<SnapshotFile>,
-    /// Held for as long as this process may write them: a store that is stopping writes its last when nobody listens any more,
-    /// and the next one must not start before that. `None` where there is no directory yet.
+    /// Held while this process may write the files: a stopping store writes its last snapshot after it has closed
+    /// its sockets, and the next store must not start before that. `None` where there is no directory yet.
     _lock: Option<File>,
 }
 
 impl Files {
-    /// Opens what there is of the snapshot `name`. Nothing in it is changed.
+    /// Opens the files of the snapshot `name`. Changes none of them.
     ///
-    /// # Errors
-    /// When one of them is no snapshot of this version: nobody else's file is overwritten later, and none is passed over that
-    /// might count for somebody else.
+    /// # Errors When one of them is not a snapshot of this version: a foreign
+    /// file is never overwritten later, and no file is skipped that might count.
     pub fn open(name: &Path) -> Result<Self, LoadError> {
         let error = |path: &Path, source| LoadError::File { path: path.to_owned(), source };
         let lock = lock(name)?;
@@ -126,7 +125,7 @@ fn list(name: &Path) -> io::Result<Vec<(PathBuf, usize)>> {
     let directory = name.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let base = name.file_name().unwrap_or_default();
     let entries = match std::fs::read_dir(directory) {
-        // The same as an empty one: whoever writes there later is told.
+        // The same as an empty one: a later write reports the error.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
         }
@@ -151,7 +150,7 @@ fn open(path: &Path) -> Result<Option<(File, Header)>, FormatError> {
     };
     let mut head = Vec::with_capacity(HEADER_BYTES);
     file.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut head)?;
-    // One that nothing was written to is nobody's.
+    // An empty file is not a foreign one.
     if head.is_empty() { Ok(None) } else { Ok(Some((file, Header::read(&head)?))) }
 }
 

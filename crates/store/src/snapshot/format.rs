@@ -1,5 +1,5 @@
-//! A snapshot's bytes, drawn in `docs/store-format.md`: a header, blocks of items each with its checksum, an end. All numbers
-//! are little-endian.
+//! File format of a snapshot, drawn in `docs/store-format.md`: a header, blocks
+//! of items with a checksum each, an end. All numbers are little-endian.
 
 use std::io::{self, Read};
 
@@ -33,7 +33,7 @@ pub enum Taken {
     Superseded = 2,
 }
 
-/// Whose snapshot it is.
+/// Identity of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// When it was begun, in Unix milliseconds.
@@ -66,7 +66,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl Header {
-    /// The header as it stands at the file's start.
+    /// The header as the bytes at the file's start.
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -176,7 +176,7 @@ fn header_check(header: &[u8; BLOCK_HEADER_BYTES], number: u64) -> u32 {
 pub enum Block {
     /// So many items; their bytes are in the buffer.
     Items(u32),
-    /// So many items whose bytes are damaged; the blocks behind it are not.
+    /// A block of this number of items with damaged bytes; later blocks can be read.
     Damaged(u32),
     /// The end, and the number of all items.
     End(u64),
@@ -184,7 +184,7 @@ pub enum Block {
     Cut,
 }
 
-/// Reads a snapshot's blocks one after the other, behind its header.
+/// Reads a snapshot's blocks one after another, behind its header.
 #[derive(Debug)]
 pub struct Blocks<R> {
     from: R,
@@ -275,7 +275,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever byte is changed and wherever the file is cut: what is read was written, in its order.
+        /// With any byte changed and the file cut anywhere: the items read were written, and their order is kept.
         #[test]
         fn damage_costs_items_and_makes_none(
             values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 0..8),

@@ -1,4 +1,4 @@
-//! Loading a snapshot.
+//! Loading of a snapshot.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -34,14 +34,14 @@ impl FromStr for Load {
     }
 }
 
-/// What came of loading.
+/// Result of loading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Items that are in memory now.
     pub items: u64,
-    /// Items whose time was over.
+    /// Expired items.
     pub expired: u64,
-    /// Items whose key a tier that outlives the process has.
+    /// Items with a key that a persistent tier has.
     pub known: u64,
     /// Items for which there was no room, or that made no sense.
     pub refused: u64,

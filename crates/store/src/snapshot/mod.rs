@@ -1,9 +1,8 @@
-//! Snapshots: what memory holds, in a file, so that a restart finds it.
+//! Snapshots: the contents of memory in a file, so that a restart finds them.
 //!
-//! A snapshot that was taken when the store stopped is what the store knew last, and is loaded once, by
-//! however many shards; a run that does not load it supersedes it too. One that was taken while
-//! it ran is older than what came behind it: loading it after a crash brings back what was deleted or overwritten since, so
-//! that is done only for those who ask for it ([`Load::Always`]).
+//! A snapshot taken when the store stopped is the store's last state. It is loaded once, by any number of shards; a run
+//! that does not load it supersedes it too. A snapshot taken while the store ran is older than later changes: loading
+//! it after a crash brings back items deleted or overwritten since, so that is done only on request ([`Load::Always`]).
 
 mod files;
 pub mod format;

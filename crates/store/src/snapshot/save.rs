@@ -1,5 +1,5 @@
-//! Writing a snapshot: the shard gathers, a thread of its own checks sums and writes, and the file takes its name when all
-//! of it is on the disk.
+//! Writing of a snapshot: the shard gathers items, a separate thread computes
+//! checksums and writes, and the file gets its name when all of it is on the disk.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -87,7 +87,7 @@ impl Saving {
                     Ok(written)
                 });
                 if written.is_err() {
-                    // What is incomplete is of no use to anybody.
+                    // An incomplete file is useless.
                     let _ = fs::remove_file(&new);
                 }
                 written
@@ -143,10 +143,10 @@ impl Saving {
         self.started
     }
 
-    /// What came of it. Waits for the disk unless [`Self::step`] has said [`Step::Finish`]; what was not gathered is given up.
+    /// The result. Waits for the disk unless [`Self::step`] has
+    /// returned [`Step::Finish`]; items not gathered yet are given up.
     ///
-    /// # Errors
-    /// When it was not written, or given up.
+    /// # Errors When it was not written, or given up.
     pub fn finish(mut self, engine: &mut Engine) -> Result<Saved, SaveError> {
         self.stop(engine);
         let Saving { path, to_writer, writer, started, .. } = self;

@@ -1,7 +1,8 @@
-//! Statistics per command for `INFO commandstats`, `errorstats` and `latencystats`: exact counters, and times of a sample.
+//! Statistics per command for `INFO commandstats`, `errorstats`
+//! and `latencystats`: exact counters, and times of a sample.
 //!
-//! Reading the clock twice would cost a short command a tenth of its time, so one call in 64 or so is timed, at random
-//! distances that no rhythm of requests can meet. `usec` is what those took, for all calls: an estimate.
+//! Reading the clock twice would cost a short command a tenth of its time, so about one call in 64 is timed, at
+//! random distances that match no rhythm of requests. `usec` scales the sampled times to all calls: an estimate.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -36,18 +37,18 @@ pub struct CallFigures {
     pub calls: u64,
     /// Those refused before they began.
     pub rejected: u64,
-    /// Those that ended in an error.
+    /// Calls that ended in an error.
     pub failed: u64,
     /// Microseconds of all calls together, estimated.
     pub usec: u64,
-    /// Half of the calls, 99% and 99.9% took at most so many microseconds; nothing before one was timed.
+    /// Upper bounds in microseconds for 50%, 99% and 99.9% of the calls; `None` before one was timed.
     pub percentiles_usec: Option<[f64; 3]>,
 }
 
 /// The counters of all commands.
 #[derive(Clone, Debug)]
 pub struct CommandStatistics {
-    /// By the commands' numbers; those that were never called may be missing at the end.
+    /// By the commands' numbers; commands that were never called may be missing at the end.
     calls: Vec<Calls>,
     /// Calls until one is timed.
     countdown: u32,

@@ -1,4 +1,4 @@
-//! What the server counts, apart from the engine's own figures.
+//! Counters of the server, apart from the engine's own figures.
 
 mod calls;
 
@@ -18,9 +18,9 @@ pub struct ServerStats {
     pub connections_rejected: u64,
     /// Connections open now.
     pub clients_connected: u64,
-    /// Connections whose client does not read its replies, so that nothing more is read from it.
+    /// Connections not read from because the client does not read its replies.
     pub clients_blocked_on_output: u64,
-    /// Connections whose large request waits for buffer space.
+    /// Connections with a large request that waits for buffer space.
     pub clients_waiting_for_buffer: u64,
     /// Connections closed because they were idle, stalled, or broke the protocol.
     pub clients_dropped: u64,

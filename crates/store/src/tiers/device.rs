@@ -1,4 +1,4 @@
-//! What holds a tier's bytes, by the tier's description.
+//! Memory of a tier's bytes, by the tier's description.
 
 use tiermem_base::{TierKind, TierSpec};
 use tiermem_sys::mapping::MapError;

@@ -1,5 +1,5 @@
-//! The tiers of one shard: reading, writing and copying at the places that the ladder names, and the debt of time
-//! that emulated tiers run up.
+//! Tiers of one shard: reading, writing and copying at the places
+//! that the ladder names, and the delays owed for emulated tiers.
 
 mod device;
 mod persist_order;
@@ -43,8 +43,8 @@ struct Tier {
     charged_ns: Cell<f64>,
 }
 
-/// Nanoseconds that a reading of the clock takes: the least of some trials, since one during which somebody else had
-/// the processor would shorten every wait from then on.
+/// Time of reading the clock, in nanoseconds: the least of several trials, since
+/// a trial during which another program ran would shorten every later wait.
 fn clock_ns() -> f64 {
     const READINGS: u32 = 100;
     let trial = |_| {
@@ -62,11 +62,11 @@ fn clock_ns() -> f64 {
 pub struct Tiers {
     tiers: Vec<Tier>,
     populator: Populator,
-    /// A bit for each tier whose items outlive the process.
+    /// A bit for each persistent tier.
     keeping: u8,
     debt_ns: Cell<f64>,
     waited_ns: Cell<f64>,
-    /// What a reading of the clock takes: waiting begins with one that nobody counts.
+    /// Time of reading the clock, in nanoseconds: each wait begins with a reading that is not counted.
     clock_ns: f64,
     /// Whether debts are spun off; a simulation of time only counts them.
     spin: bool,

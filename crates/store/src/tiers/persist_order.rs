@@ -1,5 +1,5 @@
-//! Tiers whose items outlive the process: the order in which their bytes are written. What a region's seals and table mean
-//! stands in [`Kept`].
+//! Persistent tiers: the order in which their bytes are written.
+//! [`Kept`] defines the meaning of a region's seals and table.
 
 use tiermem_policy::ladder::Loc;
 
@@ -12,7 +12,7 @@ use super::region_format::Form;
 const HEAD_BYTES: usize = SEAL_AT + 1;
 
 impl Tiers {
-    /// A bit for each tier whose items outlive the process.
+    /// A bit for each persistent tier.
     #[inline]
     pub fn keeping(&self) -> u8 {
         self.keeping
@@ -39,7 +39,7 @@ impl Tiers {
         })
     }
 
-    /// Gets a place of so many bytes ready for an item: until it is sealed nobody will take it for one.
+    /// Prepares a place of `place_bytes` for an item: until it is sealed, a restart does not take it for one.
     pub fn prepare(&mut self, loc: Loc, place_bytes: u64) {
         if let Some((kept, region)) = self.kept(loc.tier) {
             kept.prepare(region, loc.byte_offset() as usize, place_bytes);
@@ -56,7 +56,7 @@ impl Tiers {
         in_order();
     }
 
-    /// Breaks the seal at `loc`: what lies there is about to change, or nobody's any more.
+    /// Breaks the seal at `loc`: the item there is about to change or to be removed.
     pub fn unseal(&mut self, loc: Loc) {
         in_order();
         self.bytes_mut(loc, HEAD_BYTES)[SEAL_AT] &= !SEAL;
@@ -86,8 +86,9 @@ impl Tiers {
         self.each_kept().filter_map(|(kept, _)| kept.sessions()).flatten().collect()
     }
 
-    /// Whether what the regions hold was left by one run, the same for all and `other` where that is given. Otherwise
-    /// somebody may have gone on without one of them, and what it holds is of another time: then all are emptied.
+    /// Whether the contents of all regions were left by the same run, and by the run
+    /// `other` where that is given. Otherwise another run may have continued without
+    /// one of them, and its contents are of another time: then all are emptied.
     pub fn agree(&mut self, other: Option<[u8; 16]>) -> bool {
         let sessions: Vec<_> = self.each_kept().filter_map(|(kept, _)| kept.sessions()).collect();
         let candidates = other.map_or_else(|| sessions.first().copied(), |other| Some([other; 2]));

@@ -1,16 +1,17 @@
-//! What of a mapped region outlives the process: which pages are cut up how, and which slots hold an item.
+//! Persistent part of a mapped region: how its pages are divided, and which slots hold an item.
 //!
-//! Memory that is mapped shared keeps what a process stored before it died, in the order in which the program stored it.
-//! So the rules are rules about order, with a compiler fence wherever the next store must not come first:
+//! Memory that is mapped shared keeps what a process stored before it died, in the order in which the program stored
+//! it. So the rules are rules about order, with a compiler fence wherever the next store must not come first:
 //!
-//! - a slot holds an item when its *seal* is set, one bit of the item's header ([`SEAL`]). The bit is set behind everything
-//!   else of the item and cleared before anything of it changes, so what is sealed is whole;
-//! - no slot that is free is sealed, and none that will be one: a page's entry in the table begins to count after the seals
-//!   of all its slots were cleared, since what lay there before may look like anything;
-//! - an entry counts while it is of the region's *generation*, so that one store empties the region;
-//! - a region whose bytes may not all have reached the disk (another boot of the machine, no orderly stop) begins empty.
+//! - a slot holds an item when its *seal* is set, one bit of the item's header ([`SEAL`]). The bit is set after
+//!   everything else of the item and cleared before anything of it changes, so a sealed item is whole;
+//! - no free slot is sealed, and none that is about to become one: a page's entry in the table becomes valid after the
+//!   seals of all its slots were cleared, since older bytes there may look like anything;
+//! - an entry is valid while it is of the region's *generation*, so that one store empties the region;
+//! - a region whose bytes may not all have reached the disk (another boot of the machine, no orderly stop) begins
+//!   empty.
 //!
-//! Nothing here is a system call: that the region is written back, and when, is for its owner to see to.
+//! No system call is made here: the owner writes the region back, and decides when.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -27,7 +28,8 @@ pub const SEAL: u8 = 0x40;
 /// Bytes behind an item's value: when it expires, in Unix milliseconds; 0: never.
 pub const TAIL_BYTES: usize = 8;
 
-/// Keeps stores before it before those behind it, as the compiler orders them: enough for who reads them after this process.
+/// Keeps stores before it ahead of stores behind it in the compiler's
+/// order: enough for a reader after this process has died.
 #[inline]
 pub fn in_order() {
     compiler_fence(Ordering::SeqCst);
@@ -83,7 +85,7 @@ impl Kept {
         put(region, State::SESSION, &session);
     }
 
-    /// Empties the region, whatever is in it.
+    /// Empties the region, with any contents.
     pub fn begin_empty(&mut self, region: &mut [u8]) {
         self.left = None;
         self.generation += 1;
@@ -112,8 +114,8 @@ impl Kept {
         Some(form)
     }
 
-    /// Makes sure that the table says of the pages at `offset`, counted from the first page, that they are cut up for places
-    /// of so many bytes. Before anything is written to such a place.
+    /// Ensures that the table describes the pages at `offset`, counted from the first page, as divided
+    /// for places of `place_bytes`. Must be called before anything is written to such a place.
     #[inline]
     pub fn prepare(&mut self, region: &mut [u8], offset: usize, place_bytes: u64) {
         let page = offset / PAGE_BYTES as usize;

@@ -1,10 +1,9 @@
-//! Populates memory ahead of need: a thread touches pages that will soon be written, so that the shard's own thread does
-//! not wait for the kernel to find and clear them.
+//! Populating of memory ahead of need: a thread touches pages that will soon be written,
+//! so that the shard's own thread does not wait for the kernel to find and clear them.
 //!
-//! The thread starts with the first pages that are asked for. It runs when nobody else has anything to do, so where the
-//! machine is busy it comes too late, and then the shard takes the memory by writing, as if there were no such thread.
-//! Neither ever waits for the other: when the tiers are gone the thread ends by itself, and what it has at hand stays
-//! mapped until then.
+//! The thread starts with the first pages that are asked for. It runs at idle priority: on a busy machine it comes
+//! too late, and then the shard takes the memory by writing, as without it. Neither ever waits for the other: when
+//! the tiers are dropped the thread ends by itself, and the pages that it is populating stay mapped until then.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +34,7 @@ pub(super) struct Populator {
 }
 
 impl Populator {
-    /// For so many tiers. The thread comes with the first pages.
+    /// For `tiers` tiers. The thread starts with the first pages.
     pub fn new(tiers: usize) -> Self {
         Populator { discards: (0..tiers).map(|_| Arc::default()).collect(), thread: None }
     }
@@ -54,8 +53,8 @@ impl Populator {
         let _ = thread.send(Wish { memory, pages, discards, discards_before });
     }
 
-    /// A page of this tier is about to be given back: what was asked for there is void. The thread may be about to touch that
-    /// very page all the same; then its memory is held although nobody counts it.
+    /// A page of this tier is about to be given back: requests for it are void. The thread may be
+    /// touching that very page all the same; then its memory is held although it is not counted.
     pub fn note_discard(&self, tier: usize) {
         if self.thread.is_some() {
             self.discards[tier].fetch_add(1, Ordering::Relaxed);

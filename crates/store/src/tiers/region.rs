@@ -1,6 +1,6 @@
-//! A tier's region in a file or device that outlives the process: what of it is ours, and its pages as memory.
+//! Region of a tier in a file or device that outlives the process: its bounds, and its pages as memory.
 //!
-//! What lies in it, and what of that counts after the death of the process, is the business of [`Kept`].
+//! [`Kept`] defines its contents, and what of them counts after the death of the process.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;

@@ -1,9 +1,9 @@
-//! How a file or device is divided that holds a tier's bytes beyond the process: drawn in `docs/store-format.md`. All
-//! numbers are little-endian.
+//! Format of a file or device with a tier's persistent bytes,
+//! drawn in `docs/store-format.md`. All numbers are little-endian.
 //!
-//! The header says whose bytes these are, so that nobody's data are overwritten and no two configurations read each
-//! other's. Behind it stands the [`State`], which changes as the store runs, and between it and the pages the table that
-//! says how each page is cut up ([`Form`]).
+//! The header identifies the owner, so that foreign data are never overwritten and no two
+//! configurations read each other's. Behind it is the [`State`], which changes as the store
+//! runs, then the table that says how each page is divided ([`Form`]), then the pages.
 
 use tiermem_base::{TierKind, TierSpec};
 use tiermem_policy::ladder::{PAGE_BYTES, UNIT_BYTES};
@@ -39,14 +39,14 @@ impl Division {
     }
 }
 
-/// Bytes of a tier in which items can lie: a region that outlives the process begins with a header and a table. None of a tier
-/// whose capacity is unknown.
+/// Bytes of a tier in which items can lie: a persistent region begins
+/// with a header and a table. 0 for a tier of unknown capacity.
 pub fn pages_bytes(tier: &TierSpec) -> u64 {
     let capacity = tier.known_bytes().unwrap_or(0);
     if tier.kind == TierKind::Dax { Division::of(capacity).pages_bytes } else { capacity }
 }
 
-/// Whose region it is.
+/// Identity of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Bytes of the region.
@@ -77,7 +77,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl Header {
-    /// The header as it stands at a region's start.
+    /// The header as the bytes at a region's start.
     pub fn to_bytes(self) -> [u8; 64] {
         let mut bytes = [0; 64];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -134,15 +134,15 @@ pub struct State {
 }
 
 impl State {
-    /// The field's place, from the region's start.
+    /// Offset of the field from the region's start.
     pub const GENERATION: usize = STATE_OFFSET;
-    /// As above.
+    /// Offset of the field from the region's start.
     pub const BOOT: usize = STATE_OFFSET + 8;
-    /// As above.
+    /// Offset of the field from the region's start.
     pub const SESSION: usize = STATE_OFFSET + 24;
-    /// As above.
+    /// Offset of the field from the region's start.
     pub const NEXT_SESSION: usize = STATE_OFFSET + 40;
-    /// As above.
+    /// Offset of the field from the region's start.
     pub const CLEAN: usize = STATE_OFFSET + 56;
 
     /// Reads the state from a region's first bytes.
@@ -160,12 +160,12 @@ impl State {
 /// How a page is cut up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Into slots of so many units.
+    /// Into slots of this number of units.
     Slots {
         /// Units of a slot.
         units: u32,
     },
-    /// It is the first of so many that hold one item.
+    /// It is the first of this number of pages that hold one item.
     Run {
         /// Pages.
         pages: u32,
@@ -177,7 +177,7 @@ const RUN: u32 = 1 << 31;
 const PAGE_UNITS: u32 = (PAGE_BYTES / UNIT_BYTES) as u32;
 
 impl Form {
-    /// The form of the pages in which an item's place has so many bytes.
+    /// The form of pages with places of `bytes`.
     #[inline]
     pub fn of_place(bytes: u64) -> Self {
         if bytes <= PAGE_BYTES {
@@ -187,7 +187,7 @@ impl Form {
         }
     }
 
-    /// As it stands in the table; never 0.
+    /// Its word in the table; never 0.
     #[inline]
     pub fn word(self) -> u32 {
         match self {

@@ -1,4 +1,4 @@
-//! Describes a user by rules that produce it.
+//! ACL text: describes a user by rules that produce it.
 
 use super::DEFAULT;
 use super::user::{Access, KeyPattern, User};

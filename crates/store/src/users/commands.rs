@@ -1,8 +1,8 @@
-//! Which commands a user may run: rules about commands and categories, and the set that they come to.
+//! Commands that a user may run: rules about commands and categories, and the resulting set.
 
 use crate::command::{COMMANDS, Spec, categories};
 
-/// Redis's categories, also those that no command here is in: rules written for Redis name them.
+/// Redis's categories, including those without a command here: rules written for Redis name them.
 pub const CATEGORIES: [&str; 21] = [
     "keyspace",
     "read",
@@ -76,7 +76,7 @@ pub(super) struct Commands {
     all: bool,
     /// Allowed or forbidden, in order; none is about what a later one is about as a whole.
     rules: Vec<(bool, Subject)>,
-    /// What that comes to, a bit for each number.
+    /// The resulting set, a bit for each command number.
     bits: Box<[u64]>,
 }
 

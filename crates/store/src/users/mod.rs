@@ -1,10 +1,10 @@
-//! Users: who may log in, and what each of them may do.
+//! Users: logins and permissions.
 //!
-//! They are values, part of the [`crate::settings::Settings`]: whoever changes them changes a copy, which then takes the place of
-//! what was. Every shard has all of them, and hears of changes in the same order.
+//! Users are values, part of the [`crate::settings::Settings`]: a change is made to a copy, which
+//! then replaces the old value. Every shard has all users, and receives changes in the same order.
 //!
-//! A session says by name who it is ([`Login`]); that it is checked at all is a bit of its [`crate::command::Mode`], so requests of
-//! `default`, where that user may do everything, pay for none of this.
+//! A session names its user by a [`Login`]. A bit of its [`crate::command::Mode`] says whether
+//! it is checked at all, so requests of an unrestricted `default` user pay for none of this.
 
 mod acl_text;
 mod commands;
@@ -59,7 +59,7 @@ impl Default for Users {
     fn default() -> Self {
         let default = Arc::new(User::everything(DEFAULT));
         let by_name = [(Arc::clone(default.name()), default)].into();
-        // A login that nobody has looked at is of version 0.
+        // A login that was never checked is of version 0.
         Users { by_name, requirepass: None, version: 1 }
     }
 }
@@ -75,7 +75,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// The login of a user by name, whoever that is.
+    /// The login of a user by name, which may not exist.
     pub fn of(name: &str) -> Self {
         Login { name: (name != DEFAULT).then(|| name.into()), ..Login::default() }
     }
@@ -173,19 +173,19 @@ impl Users {
         self.default_user().needs_no_password()
     }
 
-    /// Whether requests of sessions that have not logged in as anybody else must be checked.
+    /// Whether requests of sessions that are not logged in as another user must be checked.
     pub fn guard_default(&self) -> bool {
         !self.default_user().may_everything()
     }
 
-    /// The login of whoever shows the right password.
+    /// The login of a user that shows the right password.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Login> {
         let digest = Digest::of(password);
         let user = self.by_name.get(std::str::from_utf8(name).ok()?)?;
         (user.is_on() && user.takes(&digest)).then(|| Login::of(user.name()))
     }
 
-    /// Who has logged in, as that user is now; `None` where it was deleted.
+    /// The logged-in user in its present form; `None` where it was deleted.
     #[inline]
     pub fn now<'a>(&'a self, login: &'a Login) -> Option<&'a Arc<User>> {
         if login.version == self.version { login.user.as_ref() } else { self.find(login) }
@@ -204,10 +204,9 @@ impl Users {
         }
     }
 
-    /// Whose keys begin how, where users are tenants.
+    /// Owners of key prefixes, where users are tenants.
     ///
-    /// # Errors
-    /// When two would own the same keys.
+    /// # Errors When two would own the same keys.
     pub fn owners(&self) -> Result<Vec<Owner>, SharedPrefix> {
         owners::of(self.iter())
     }

@@ -1,4 +1,4 @@
-//! Which user owns which keys, if users are tenants: by the literal part of a pattern before its first wildcard.
+//! Owners of keys, if users are tenants: by the literal part of a pattern before its first wildcard.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn literal_prefix(pattern: &str) -> String {
     prefix
 }
 
-/// Who only reads keys does not own them.
+/// A user that only reads keys does not own them.
 pub(super) fn of<'a>(users: impl Iterator<Item = &'a User>) -> Result<Vec<Owner>, SharedPrefix> {
     let mut owners: BTreeMap<String, &str> = BTreeMap::new();
     for user in users {

@@ -1,4 +1,4 @@
-//! Passwords, of which only digests are kept, and chance for new ones.
+//! Passwords: only digests are kept. Also generates random ones.
 
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};

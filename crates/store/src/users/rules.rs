@@ -1,4 +1,4 @@
-//! The rules of `ACL SETUSER`: one word changes one thing about a user.
+//! Rules of `ACL SETUSER`: one word changes one thing about a user.
 
 use super::commands::Commands;
 use super::password::Digest;
@@ -116,7 +116,7 @@ fn access(letters: &[u8]) -> Result<Access, &'static str> {
     if access == Access::ASK { Err(SYNTAX) } else { Ok(access) }
 }
 
-/// A pattern that can stand in lists and files, which divide by blanks.
+/// A pattern that can be written in lists and files, which separate by blanks.
 fn readable(pattern: &[u8]) -> Result<&str, &'static str> {
     let text = std::str::from_utf8(pattern)
         .map_err(|_| "patterns are kept as text: name bytes that are no UTF-8 with ? or *")?;

@@ -1,4 +1,4 @@
-//! Rules as they are given, and what they come to.
+//! Tests of ACL rules and the permissions that result.
 
 use super::*;
 use crate::command::{COMMANDS, lookup};
@@ -175,7 +175,7 @@ fn keys_and_channels_match_patterns() {
 fn who_writes_owns_what_a_pattern_says_literally() {
     let declared =
         [("a", r"~app:* ~app:[0-9] ~a\*b?c ~*"), ("b", "~app:b:* %R~app:* ~plain"), ("c", "%R~x* ~*")];
-    // All keys are nobody's, with whatever was named before.
+    // No user owns all keys, in spite of the patterns before.
     let users = Users::declared(None, declared).unwrap();
     let owners = |users: &Users| {
         let owners = users.owners()?;

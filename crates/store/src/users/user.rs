@@ -1,4 +1,4 @@
-//! One user: passwords, commands, keys and channels.
+//! User: passwords, commands, keys and channels.
 
 use std::sync::Arc;
 

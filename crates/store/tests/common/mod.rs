@@ -1,4 +1,4 @@
-//! A server on its own thread, and a client that sees raw bytes.
+//! Server on its own thread, and a client that sees raw bytes.
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
 
@@ -117,7 +117,7 @@ impl<S: Read + Write> Client<S> {
         String::from_utf8_lossy(&self.ask(&args)).into_owned()
     }
 
-    /// Reads one reply, whatever it is made of.
+    /// Reads one reply of any kind.
     pub fn reply(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut missing = 1u64;

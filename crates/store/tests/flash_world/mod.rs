@@ -1,4 +1,4 @@
-//! What the tests of the flash tier share: a tier with its index, driven by key and value.
+//! Shared code of the flash tests: a tier with its index, driven by key and value.
 #![allow(clippy::unwrap_used, dead_code)] // Helpers of tests are tests, and not every test needs all of them.
 
 use tiermem_base::Rng;
@@ -15,7 +15,7 @@ fn hash(seed: u64, key: &[u8]) -> u64 {
     trace_key(key) ^ seed.wrapping_mul(3)
 }
 
-/// A region of which everybody that leaves memory is let in.
+/// A region that admits every item that leaves memory.
 pub fn config(region_bytes: u64, segment_bytes: u32) -> FlashConfig {
     FlashConfig {
         admission: Admission::All,
@@ -27,7 +27,7 @@ pub fn config(region_bytes: u64, segment_bytes: u32) -> FlashConfig {
 /// The hash of an item that takes all of the memory.
 const LARGE: u64 = 0x1A46_E000_0000_0001;
 
-/// What stands in a segment that is being emptied, and the item that leaves memory.
+/// The items of the segment being emptied, and the item that leaves memory.
 struct Facts<'a> {
     flash: &'a Flash,
     /// Its hash, and its bytes in the log.
@@ -195,7 +195,7 @@ impl World {
         hash(self.flash.hash_seed(), &name(db, key))
     }
 
-    /// Offers a new value of a key, whatever the old one was; whether it was taken.
+    /// Offers a new value of a key, independent of the old one; returns whether it was admitted.
     pub fn offer(&mut self, db: u8, key: u32, value: &[u8], expires_at_ms: Option<u64>) -> bool {
         let hash = self.hash(db, key);
         // A store removes the copy on flash when a key is overwritten in memory, long before it comes here.

@@ -1,4 +1,5 @@
-//! What tests of engines that are left and found again share: tiers, keys, values, and what each key must be.
+//! Shared code of tests with engines that are closed and opened
+//! again: tiers, keys, values, and the expected value of each key.
 #![allow(clippy::unwrap_used, dead_code)] // Helpers of tests are tests, and not every test needs all of them.
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ pub const START_MS: u64 = 1000;
 
 const SEGMENT_BYTES: u32 = 64 << 10;
 
-/// A file that goes away.
+/// A file that is removed on drop.
 pub struct TempPath(pub PathBuf);
 
 impl TempPath {
@@ -39,7 +40,7 @@ pub fn tier(name: &str, kind: TierKind, mib: u64) -> TierSpec {
     TierSpec::new(kind, Bytes(mib << 20)).named(name)
 }
 
-/// Gives an engine the whole of a disk, into which everybody that leaves memory is let.
+/// Gives an engine the whole of a disk, which admits every item that leaves memory.
 pub fn attach_flash(engine: &mut Engine, disk: &MemoryDisk) {
     attach_flash_in_boot(engine, disk, 1, Durability::Process);
 }
@@ -73,7 +74,7 @@ pub fn value(version: usize, len: usize) -> Vec<u8> {
     value
 }
 
-/// Stores a value whatever was there before; unseen: what lies on flash is replaced without being read.
+/// Stores a value, replacing an older one without reading it from flash.
 pub fn set(engine: &mut Engine, key: impl Display, value: &[u8], expiry: Expiry) {
     assert!(engine.set(0, &name(key), value, Condition::Always, expiry).unwrap());
 }
@@ -106,7 +107,7 @@ pub enum Change {
     FlushDb,
 }
 
-/// Changes of so many keys with values of such lengths.
+/// Changes of `keys` different keys with values of such lengths.
 pub fn changes(keys: u16, len: BoxedStrategy<usize>) -> impl Strategy<Value = Change> {
     prop_oneof![
         40 => (0..keys, len.clone()).prop_map(|(key, len)| Change::Set(key, len)),
@@ -130,7 +131,7 @@ impl Model {
         Model { known: BTreeMap::new(), now_ms: START_MS }
     }
 
-    /// Tells the engine the time, and forgets whose time is over.
+    /// Sets the engine's clock, and forgets expired keys.
     pub fn set_clock(&mut self, engine: &mut Engine) {
         engine.set_clock(self.now_ms);
         self.known.retain(|_, known| known.expires_at_ms.is_none_or(|at_ms| at_ms > self.now_ms));

@@ -1,4 +1,4 @@
-//! What copying batches of keys and copying one large hash have in common: keys, requests that are sent together, expiries.
+//! Batch of requests, as used to copy keys and to copy one large hash: keys, requests sent together, expiries.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use crate::import::report::shown;
 use crate::import::resp_client::Link;
 use crate::import::{LoadError, Report, request};
 
-/// What came of a batch.
+/// Result of a batch.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) report: Report,
@@ -59,7 +59,7 @@ impl Requests {
         self.count += 1;
     }
 
-    /// A request whose last words come in pairs.
+    /// Adds an `HSET` of these pairs.
     pub(super) fn add_hset(&mut self, key: &[u8], pairs: &[Vec<u8>]) {
         request::begin(&mut self.bytes, 2 + pairs.len());
         [b"HSET".as_slice(), key].into_iter().for_each(|word| request::argument(&mut self.bytes, word));
@@ -98,7 +98,7 @@ pub(super) fn answered(
     fine
 }
 
-/// When the fields of hashes expire, for each field in order; empty where the source knows no such thing.
+/// Expiry of the fields of hashes, for each field in order; empty where the source has no field expiry.
 pub(super) fn field_expiries(
     links: &mut Links,
     hashes: &[(Item<'_>, Vec<Vec<u8>>)],

@@ -1,4 +1,4 @@
-//! Copying one batch of keys.
+//! Copying of one batch of keys.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Copying one hash of many fields piece by piece.
+//! Copying of one large hash, piece by piece.
 
 use super::Links;
 use super::batch::{Batch, Item, Requests, add_expiries, answered, field_expiries};

@@ -1,12 +1,12 @@
-//! Copying another server's keys while it goes on serving.
+//! Migration: copies another server's keys while it keeps serving.
 //!
-//! `SCAN` names the keys a batch at a time; kinds, expiries and values are read in pipelines and written to the target
-//! before the cursor is written down. So a migration that ends at any point, even by the death of the process, goes on from
-//! the last whole batch: what is copied twice is the same. Redis's cursors survive reconnecting but not the server's own
-//! restart, which orders its keys anew; then the scan starts from its beginning.
+//! `SCAN` lists the keys a batch at a time. Types, expiries and values are read in pipelines and written to
+//! the target before the cursor is saved. So a migration that ends at any point, even by a kill, resumes
+//! after the last whole batch; keys copied twice are the same. Redis's cursors survive reconnecting but not
+//! a restart of the server, which reorders its keys; then the scan starts from the beginning.
 //!
-//! A key that changes meanwhile is copied as it is when it is read; one that changes afterwards is not copied again. Whoever
-//! moves clients over lets them write to both, or runs the migration once more with fewer keys left to change.
+//! A key that changes meanwhile is copied as it is when it is read; a key that changes after that is not copied
+//! again. To move clients, let them write to both servers, or run the migration again when fewer keys change.
 
 mod batch;
 mod copy;

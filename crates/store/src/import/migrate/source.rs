@@ -1,4 +1,4 @@
-//! The source of a migration: the server that has the keys.
+//! Source of a migration: the server that has the keys.
 
 use super::{RedisUrl, unexpected};
 use crate::import::LoadError;

@@ -1,4 +1,4 @@
-//! The progress of a migration, written down so that it can resume.
+//! Progress of a migration, saved so that it can resume.
 
 use std::fs;
 use std::io;

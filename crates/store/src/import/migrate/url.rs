@@ -1,4 +1,4 @@
-//! Parses the URL of a Redis server.
+//! URL of a Redis server.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Comparing some of the copied keys.
+//! Verification of a migration: compares a sample of the copied keys.
 
 use tiermem_base::Rng;
 
@@ -95,7 +95,7 @@ fn read(link: &mut Link, keys: &[Vec<u8>]) -> Result<Vec<(StoredValue, i64)>, Lo
     let about = requests.ask(link)?;
     let mut requests = Requests::default();
     for (key, about) in keys.iter().zip(about.chunks_exact(2)) {
-        // An error stands for what cannot be compared, so that replies and keys stay together.
+        // An error takes the place of a value that cannot be compared, so replies and keys stay aligned.
         let is_hash = matches!(&about[0], Reply::Status(kind) if kind == b"hash");
         requests.add(&[if is_hash { b"HGETALL".as_slice() } else { b"GET" }, key]);
     }

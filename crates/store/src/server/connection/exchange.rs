@@ -1,4 +1,4 @@
-//! A connection's exchange with other shards: the requests that it sends them, and the order of its replies.
+//! Exchange of a connection with other shards: the requests that it sends them, and the order of its replies.
 
 use std::task::Context as TaskContext;
 

@@ -1,9 +1,9 @@
-//! A connection's pipes to other shards: its requests there, and replies put back into the order of the requests.
+//! Pipes from a connection to other shards: its requests there, and its replies in the order of the requests.
 //!
-//! A pipe is opened when the first request goes to a shard. What the guest there must know of the session (database, protocol)
-//! is told before the next request, when it has changed. Replies queue up until those before them are there; requests that run at
-//! home meanwhile queue their replies as well. What is pushed keeps its place among the replies of the shard that pushed it, for an
-//! invalidation must not overtake the value that it is about.
+//! A pipe is opened with the first request to a shard. Changes of the session that the guest there must
+//! know (database, protocol) are sent before the next request. Replies queue until all earlier ones have
+//! arrived; requests that run at home meanwhile queue their replies as well. A push message keeps its
+//! place among the replies of its shard: an invalidation must not overtake the value that it is about.
 
 mod pipe;
 mod replies;
@@ -37,7 +37,7 @@ const REPLIES_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Broken;
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// It ran, or is under way.
@@ -60,9 +60,9 @@ impl From<Verdict> for Step {
 /// What an exchange with other shards came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Exchanged {
-    /// Something was sent or has come, so a request that had to wait may be offered again.
+    /// A request was sent or a reply has arrived, so a request that had to wait may be offered again.
     pub(super) got_on: bool,
-    /// Something may have come that was not read since there is too much to be sent; nobody is woken for it.
+    /// Replies may have arrived that were not read because the output is full; no waker is registered for them.
     pub(super) left: bool,
 }
 
@@ -80,12 +80,12 @@ pub(super) struct Links {
     pushes: bool,
     /// By shard.
     links: Vec<Option<Link>>,
-    /// Pipes whose guests monitor.
+    /// Pipes with guests that monitor.
     monitors: Vec<Link>,
     replies: Replies,
-    /// Shards that were asked to show their figures and have not said that they did; `None` when nobody was asked.
+    /// Shards that were asked to publish their figures and have not confirmed it; `None` when none was asked.
     showing: Option<Vec<oneshot::Receiver<()>>>,
-    /// Waits to be the one who tells all shards something.
+    /// Waits for the turn to send something to all shards.
     waiting_for_turn: Option<Turn>,
     turn: Option<OwnedSemaphorePermit>,
     /// Where the next search for any key begins.
@@ -120,7 +120,7 @@ impl Links {
         self.alone
     }
 
-    /// Whether the last request ran in another shard, whose slow log and latencies have it.
+    /// Whether the last request ran in another shard, which has it in its slow log and latencies.
     pub(super) fn last_was_away(&self) -> bool {
         self.last_was_away
     }
@@ -273,7 +273,7 @@ impl Links {
             }
             self.showing = None;
         }
-        // Replies before it come first: were they not taken, everybody's turn would wait for this client to read.
+        // Earlier replies are taken first: otherwise the turn of all clients would wait until this client reads.
         if found.tells_all() && !(self.replies.is_empty() && self.has_turn()) {
             return Step::Wait;
         }
@@ -329,7 +329,7 @@ impl Links {
         }
         for (part, (shard, request)) in asked.iter().enumerate() {
             if *shard == own {
-                // Its reply is needed even if nobody is to see the whole.
+                // Its reply is needed even if the client is not sent the whole.
                 context.session.mode.set(Mode::SILENT, false);
                 context.session.mode.set(Mode::SKIP_NEXT, false);
                 context.session.mode.set(Mode::GUEST, true);
@@ -366,7 +366,7 @@ impl Links {
         Step::Done
     }
 
-    /// The request tells of all shards, whose figures must be of now.
+    /// The request reports on all shards, so their figures must be current.
     fn run_after_showing(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Resolved) -> Step {
         if !self.have_shown() || !self.replies.is_empty() {
             return Step::Wait;
@@ -375,8 +375,8 @@ impl Links {
         self.run_here(context, args, found)
     }
 
-    /// Whether all shards have let in whom they were given and shown their figures since they were asked to, which this does. Who is
-    /// done with it sets `showing` back.
+    /// Whether all shards have admitted the clients given to them and published their figures since
+    /// they were asked, which the first call does. The caller resets `showing` when it is done.
     fn have_shown(&mut self) -> bool {
         if self.showing.is_none() {
             self.alone = false;
@@ -432,7 +432,8 @@ impl Links {
         context.refresh();
     }
 
-    /// The pipe to a shard, whose guest knows what the session is like now, and what `CLIENT CACHING` said of the next request.
+    /// The pipe to a shard, after informing its guest of the session's
+    /// present state and of what `CLIENT CACHING` said of the next request.
     fn link(&mut self, context: &Context<'_>, shard: usize, caching: Option<bool>) -> &mut Link {
         self.alone = false;
         let Links { mailboxes, peer, client, links, .. } = self;
@@ -447,8 +448,8 @@ impl Links {
         link
     }
 
-    /// Writes what is to be sent, and reads what has come, into `output` as far as it is next there. `scratch` is for reading;
-    /// replies are left where they are when `output` holds more than `output_bytes_max`. `version` is the client's.
+    /// Writes waiting requests, and reads replies into `output` as far as they are next. `scratch` is for reading;
+    /// replies stay in the pipe while `output` holds more than `output_bytes_max`. `version` is the client's.
     pub(super) fn advance(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -513,7 +514,7 @@ impl Links {
         while let Some(range) = link.next_reply() {
             let reply = &link.incoming[range.clone()];
             if reply.first() == Some(&b'>') {
-                // What was not asked for is an invalidation; who has gone back to RESP2 meanwhile is told none.
+                // A push message is an invalidation; a client that has gone back to RESP2 gets none.
                 if version == Version::Resp3 {
                     replies.push(link.answered, reply, output);
                 }
@@ -535,7 +536,7 @@ fn open(mailboxes: &Mailboxes, peer: &Peer, client: u64, shard: usize) -> Link {
     Link::new(pipe)
 }
 
-/// Takes the lines that a guest who monitors has seen.
+/// Takes the lines that a monitoring guest has seen.
 fn take_lines(link: &mut Link, replies: &mut Replies, output: &mut Output) {
     while let Some(range) = link.next_reply() {
         // The first line says that it monitors.

@@ -1,4 +1,4 @@
-//! One pipe to another shard.
+//! Pipe to another shard.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,13 +20,13 @@ const KEPT_BYTES: usize = 4 << 10;
 /// For which request a reply is, and which part of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
-    /// The place of the reply; `None`: nobody wants it.
+    /// The place of the reply; `None`: it is discarded.
     pub(super) number: Option<u64>,
     pub(super) part: usize,
 }
 
 impl Expected {
-    /// A reply that nobody wants.
+    /// A reply that is discarded.
     pub(super) const NONE: Expected = Expected { number: None, part: 0 };
 }
 
@@ -48,9 +48,9 @@ pub(super) struct Link {
     /// What the guest knows of the session.
     pub(super) db: u8,
     pub(super) version: Version,
-    /// As above: the client's name, which the slow log there shows.
+    /// The client's name as the guest knows it; the slow log there shows it.
     name: Box<[u8]>,
-    /// As above: whom it has logged in as, whose keys alone a scan there shows.
+    /// The user as the guest knows it; a scan there shows only this user's keys.
     user: Option<Arc<str>>,
     /// The guest watches keys.
     pub(super) watches: bool,
@@ -110,7 +110,7 @@ impl Link {
         }
     }
 
-    /// Sends a request whose reply nobody wants.
+    /// Sends a request and discards its reply.
     pub(super) fn tell<const N: usize>(&mut self, words: [&[u8]; N]) {
         self.ask(Request::of(words).args(), Expected::NONE);
     }

@@ -1,4 +1,4 @@
-//! The replies that a connection still has to send, in the order of its requests.
+//! Reply queue of a connection with pipes: the replies still to be sent, in the order of its requests.
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ impl From<Slot> for QueuedReply {
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) merge: Merge,
-    /// Those that are there; the others are empty.
+    /// The parts that have arrived; the others are empty.
     pub(super) parts: Vec<Vec<u8>>,
     pub(super) missing: usize,
     pub(super) version: Version,
@@ -47,7 +47,7 @@ pub(super) struct Parts {
     pub(super) turn: Option<OwnedSemaphorePermit>,
 }
 
-/// Replies that are there and wait for others before them, and those that are awaited.
+/// Replies that have arrived and wait for earlier ones, and replies still awaited.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     queue: VecDeque<QueuedReply>,
@@ -109,8 +109,8 @@ impl Replies {
         self.deliver(output);
     }
 
-    /// Takes what a shard has pushed that has answered this request last: it goes out behind that reply, and before those that
-    /// the shard gave later.
+    /// Takes a push message of a shard that answered request `answered` last:
+    /// it is sent behind that reply, and before the shard's later replies.
     pub(super) fn push(&mut self, answered: Option<u64>, bytes: &[u8], output: &mut Output) {
         let place = answered.and_then(|number| number.checked_sub(self.first));
         match place.and_then(|at| self.queue.get_mut(at as usize)) {
@@ -122,7 +122,7 @@ impl Replies {
         }
     }
 
-    /// Takes a reply, or a part of one, that has come.
+    /// Takes a reply, or a part of one, that has arrived.
     pub(super) fn arrive(&mut self, number: u64, part: usize, reply: &[u8], output: &mut Output) {
         let at = (number - self.first) as usize;
         match &mut self.queue[at].slot {
@@ -162,7 +162,7 @@ impl Replies {
         self.queue[at].slot = Slot::Ready(reply);
     }
 
-    /// Moves replies out whose turn it is.
+    /// Moves the replies that are next to the output.
     fn deliver(&mut self, output: &mut Output) {
         while let Some(QueuedReply { slot: Slot::Ready(reply), pushed }) = self.queue.front() {
             output.bytes().extend_from_slice(reply);
