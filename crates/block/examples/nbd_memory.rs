@@ -1,6 +1,7 @@
-//! An NBD server over memory: `cargo run --release --example nbd_memory -- unix:PATH|HOST:PORT SIZE`, the size as in `1GiB`.
+//! NBD server over memory: `cargo run --release --example nbd_memory
+//! -- unix:PATH|HOST:PORT SIZE`, with a size as in `1GiB`.
 //!
-//! It shows what the server costs when the disks cost nothing.
+//! It shows the cost of the server alone, without the cost of disks.
 
 use std::error::Error;
 

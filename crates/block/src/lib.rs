@@ -1,13 +1,13 @@
-//! The block cache: volumes on slow storage, cached in blocks as large as their requests deserve, and served over NBD.
+//! Block cache: volumes on slow storage, cached in blocks of a size that suits their requests, and served over NBD.
 //!
-//! - [`nbd`] speaks the network's side: both ends of the protocol as state machines that own no socket.
-//! - [`disks`] is the seam between the server and whoever holds the bytes.
+//! - [`nbd`] is the protocol: client and server as state machines that own no socket.
+//! - [`disks`] is the seam between the server and the owner of the bytes.
 //! - [`server`] serves disks to clients: sockets, TLS, flow control.
 //! - [`engine`] is the cache itself.
-//! - [`config`] is what an operator writes.
+//! - [`config`] is the operator's configuration.
 //! - [`backing`] is the seam to the stores where volumes live.
-//! - [`http`] is what an operator looks at.
-//! - [`replay`] drives any NBD server with a trace, measures it, and checks what it gives back.
+//! - [`http`] is the operator's port.
+//! - [`replay`] drives any NBD server with a trace, measures it, and verifies what it returns.
 //! - [`journal`] keeps the metadata of a cache device: log, table, superblock, recovery.
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! One connection to an NBD server: its socket, what is to be sent and what has arrived. Used by every client in this
-//! crate.
+//! Connection to an NBD server: its socket, bytes to be sent and
+//! bytes that have arrived. All clients in this crate use it.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
@@ -37,7 +37,7 @@ impl Socket {
                     match TcpStream::connect_timeout(&address, attempt) {
                         Ok(stream) => {
                             stream.set_nodelay(true)?;
-                            // A server whose machine is gone says nothing: the kernel must find out.
+                            // A server whose machine has failed sends nothing more: the kernel must find out.
                             sockopt::set_socket_keepalive(&stream, true)?;
                             sockopt::set_tcp_keepidle(&stream, Duration::from_secs(10))?;
                             sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(5))?;
@@ -237,8 +237,8 @@ impl Link {
         Ok(())
     }
 
-    /// Hands what was read and not understood, and the machine that understands it, to `with`; with `more`, reads more first when
-    /// there is nothing. `false` when nothing has come.
+    /// Passes the bytes read but not yet parsed, and the machine that parses them, to `with`;
+    /// with `more`, reads more first when there are none. `false` when nothing has arrived.
     pub(crate) fn receive<E>(
         &mut self,
         more: bool,
@@ -265,7 +265,7 @@ impl Link {
         self.unread.0 == self.unread.1
     }
 
-    /// Reads data straight to where they belong; `None` when nothing has come.
+    /// Reads data directly to their place; `None` when nothing has arrived.
     pub(crate) fn read_data(&mut self, bytes: &mut [u8]) -> io::Result<Option<usize>> {
         match would_block(self.socket.read(bytes))? {
             Some(0) => Err(closed()),

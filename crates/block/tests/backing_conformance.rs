@@ -1,5 +1,6 @@
-//! What holds for every store: one suite, run against each sibling and wrapper, on volumes of many sizes. Random requests of any
-//! range that do not touch each other are in flight together; what is read must be what a `Vec<u8>` holds.
+//! Conformance suite of backing stores: one suite, run against each sibling and
+//! wrapper, on volumes of many sizes. Random requests of any range that do not
+//! overlap are in flight together; what is read must be what a `Vec<u8>` holds.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 #[cfg(feature = "objects")]
@@ -325,7 +326,7 @@ fn a_store_that_is_read_only_reads() {
     });
 }
 
-/// Who only ever acts when called must get everything, also what was done before anybody listened.
+/// A client that acts only when called must get everything, including completions from before it asked to be notified.
 #[test]
 fn the_waker_is_called_until_everything_was_taken() {
     for_each_volume(|name, size, volume| {

@@ -1,4 +1,4 @@
-//! Another server as the store: what happens when it dies, stays away, and comes back as it was or otherwise.
+//! Another server as the store: it dies, stays away, and comes back unchanged or changed.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 mod stores;

@@ -1,4 +1,4 @@
-//! Volumes of objects: who may write them, what is refused, and what becomes of requests when the store is not well.
+//! Volumes of objects: exclusive writers, refusals, and requests to a store that fails or stalls.
 #![cfg(feature = "objects")]
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
@@ -473,7 +473,7 @@ fn a_directory_has_one_writer_or_readers() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Any requests about the edges of chunks, whatever the store does with answers.
+    /// Any requests about the edges of chunks, with any treatment of answers by the store.
     #[test]
     fn edges_of_chunks_are_as_any_other_place(
         steps in prop::collection::vec((0u8..5, 0u64..5, -40i64..40, 0u64..3, 0u64..80, any::<bool>()), 1..60),

@@ -1,4 +1,4 @@
-//! The engine in virtual time, in a world of devices and stores that take their time, fail, and lose power.
+//! Engine in virtual time, with devices and stores that take time, fail, and lose power.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 #[path = "engine/stamp.rs"]

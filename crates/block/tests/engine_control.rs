@@ -1,4 +1,4 @@
-//! What an operator sees of the engine, and what he may change while it serves.
+//! Operator's view of the engine, and changes while it serves.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::sync::{Arc, Mutex};
@@ -132,7 +132,7 @@ fn writes_of_another_mode_wait_until_nothing_is_dirty() {
     house.write(0, 32 * KIB, 64 * KIB, 2);
     assert_eq!(house.work(), 1, "the store lacks what is older");
     assert_eq!((house.export(0).parked_now, house.export(0).counts.parked), (1, 1));
-    // Those who read do not wait.
+    // Readers do not wait.
     assert_eq!(house.read(0, 0, 64 * KIB), vec![1; 64 * KIB as usize]);
     house.hang(false);
     assert_eq!(house.work(), 2);

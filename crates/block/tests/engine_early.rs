@@ -1,5 +1,5 @@
-//! Writes whose clients are told that they are done before the cache's device has them: reads see them, flushes wait for them, and what is
-//! lost of them is an error, never what was there before.
+//! Early replies: writes acknowledged before the cache's device has them. Reads see
+//! them, flushes wait for them, and a lost one is an error, never the old contents.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 #[path = "engine/fated.rs"]
@@ -65,7 +65,7 @@ impl House {
         self.send(Task::Read, BYTES as u64, false)
     }
 
-    /// What came of a request, once the engine has had time for it; none as long as nothing has.
+    /// The result of a request, once the engine has had time for it; `None` until then.
     fn look(&mut self, cookie: u64) -> Option<Result<Answer, Errno>> {
         for _ in 0..3000 {
             self.engine.take(&mut self.done);

@@ -1,4 +1,4 @@
-//! A cache with less memory than the log's table has bytes.
+//! Cache with less memory than the log's table has bytes.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 #[path = "engine/fated.rs"]
@@ -206,7 +206,8 @@ fn dirty_bytes_leave_a_device_that_takes_no_writes() {
     }
 }
 
-/// A checkpoint that frees nothing is followed by the next one without anybody's call: only the device's completions call the engine.
+/// A checkpoint that frees nothing is followed by the next one without
+/// a caller's help: only the device's completions call the engine.
 #[test]
 fn checkpoints_follow_each_other_until_there_is_room() {
     let block_bytes = 4 * MIB;

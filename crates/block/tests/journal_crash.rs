@@ -1,4 +1,4 @@
-//! A cache that dies again and again keeps what it promised, and never makes up anything.
+//! Repeated crashes: a cache that dies again and again keeps its promises, and never makes up data.
 
 #[path = "journal/world.rs"]
 mod world;
@@ -25,7 +25,7 @@ fn lives(
             world.live(steps);
             let power = world.rng.below(3) > 0;
             world.crash(power);
-            // What a recovery has found after the death of the process must stay, whatever dies next.
+            // What a recovery has found after the death of the process must stay through all later crashes.
             if !power {
                 world.crash(true);
             }

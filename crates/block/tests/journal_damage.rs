@@ -1,4 +1,5 @@
-//! A cache device may hold anything: what is not as it was written is told, or does not matter, and is never believed.
+//! Damaged cache devices with any contents: a difference from what
+//! was written is reported or does not matter, and is never believed.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 #[path = "journal/world.rs"]
@@ -290,7 +291,7 @@ fn a_record_that_cannot_be_fails_and_does_not_panic() {
     assert!(Reader::new(&[99]).read().is_none());
 }
 
-/// Small records fill the log many times over; checkpoints always make room, without anybody's help.
+/// Small records fill the log many times over; checkpoints always make room, without help from a caller.
 #[test]
 fn the_log_never_fills_up() {
     fill_the_log(None);
@@ -314,7 +315,7 @@ fn fill_the_log(table_bytes: Option<u64>) {
     journal.append(Record::Volume(&volume));
     let mut mapped = vec![false; slots as usize];
     for _ in 0..60 {
-        // As much as may be appended after there was room, each record to a page of its own as far as there are any.
+        // As much as may be appended once there was room, each record to a page of its own as far as there are any.
         let slack = journal.layout().log_bytes / 32;
         for _ in 0..slack / 16 {
             let slot = rng.below(slots) as u32;

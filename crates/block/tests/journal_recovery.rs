@@ -1,4 +1,4 @@
-//! Recovery that is cut off at each of its steps, and checkpoints that are joined by other records at each of theirs.
+//! Recovery interrupted at each of its steps, and checkpoints with other records added at each of theirs.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use tiermem_base::Rng;
@@ -41,7 +41,7 @@ fn write(journal: &Journal, device: &mut dyn BlockIo, slot: u32, byte: u8) -> u3
     checksum(0, u64::from(slot) * 4096, &data)
 }
 
-/// A cache with a unit for each case that recovery tells apart, whose process has died.
+/// A cache with a unit for each case that recovery distinguishes, after the death of its process.
 fn every_case() -> MemoryDisk {
     let disk = MemoryDisk::new(4 << 20);
     let mut device = disk.open();

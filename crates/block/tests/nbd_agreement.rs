@@ -1,4 +1,4 @@
-//! A client and a server, joined in memory by pipes that cut the bytes at random, agree on everything.
+//! Agreement of a client and a server, joined in memory by pipes that split the bytes at random.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -325,7 +325,7 @@ proptest! {
         to_server.send(&mut out);
 
         let (mut chunks, mut writing, mut gone) = (chunks.into_iter().cycle(), None, false);
-        // The read whose data are on their way, and where the next of them go.
+        // The read that data are arriving for, and the position of the next ones.
         let mut filling: Option<(u64, usize)> = None;
         while !(to_client.is_idle() && to_server.is_idle()) {
             to_server.deliver(cuts.next(), |bytes| {

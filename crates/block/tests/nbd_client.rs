@@ -1,4 +1,4 @@
-//! The client's side of NBD, held against a server's bytes written by hand.
+//! Client side of NBD against a server's bytes written by hand.
 
 use tiermem_block::nbd::client::{
     Agreed, Event, IssueError, Negotiation, NegotiationError, Progress, ReplyError, Transmission, Wishes,

@@ -1,4 +1,4 @@
-//! Whatever bytes come, no NBD machine panics or grows, and how they are cut makes no difference.
+//! Random bytes: no NBD machine panics or grows, and the sizes of the pieces make no difference.
 
 mod play;
 

@@ -1,4 +1,4 @@
-//! The server over real sockets, spoken to by the project's own client machine.
+//! Server over real sockets, with the project's own client machine.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 #[path = "server/client.rs"]

@@ -1,9 +1,9 @@
-//! Random reads of 4 KiB from a file: how many per second, and what they cost in processor time, by backend and by
-//! requests in flight; beside them plain reads from a warm page cache.
+//! Speed of a block device: random reads of 4 KiB from a file per second, and their processor
+//! time, by backend and by requests in flight. For comparison, plain reads from a warm page cache.
 //!
 //! `cargo run --release -p tiermem-tier --example block_speed -- FILE [SIZE_GIB [SECONDS]]`
 //!
-//! FILE is made, written full and removed. The processor time is that of all threads, and of the asking one alone.
+//! FILE is created, filled and removed. Processor time is given for all threads and for the submitting thread alone.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,6 +1,7 @@
-//! Stores of volumes: which one a text names ([`BackingSpec`]), other NBD servers among them ([`NbdBacking`]).
+//! Backing stores of volumes: parsing the text that names one
+//! ([`BackingSpec`]), and the store on another NBD server ([`NbdBacking`]).
 //!
-//! The seam itself and all other kinds (files, memory, objects) are [`tiermem_tier::backing`].
+//! The seam itself and all other kinds (files, memory, objects) are in [`tiermem_tier::backing`].
 
 mod nbd;
 mod open;

@@ -1,4 +1,4 @@
-//! Opens a backing store from its description in the configuration or on the command line.
+//! Opening of a backing store from its description in the configuration or on the command line.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,11 +12,12 @@ use tiermem_tier::backing::{Backend, Backing, FileBacking, FileOptions, OpenErro
 #[cfg(feature = "objects")]
 use tiermem_tier::backing::{ObjectsOptions, ObjectsPlace};
 
-/// Where a volume lives, as text: a place, and options behind commas.
+/// A backing store as text: a location, and options behind commas.
 ///
-/// The place is a path, or `nbd://HOST[:PORT]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`, `s3://BUCKET/PREFIX`, `objects:DIRECTORY`. The
-/// options are `read-only`; `threads`, for a file on a kernel whose io_uring is not to be used; `size=SIZE` and `chunk=SIZE`, for objects
-/// that are to be made; and `delay=TIME`, `bandwidth=SIZE` (a second), which make it slower than it is.
+/// The location is a path, or `nbd://HOST[:PORT]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`,
+/// `s3://BUCKET/PREFIX`, `objects:DIRECTORY`. The options are `read-only`; `threads`, for a
+/// file on a kernel whose io_uring must not be used; `size=SIZE` and `chunk=SIZE`, for
+/// objects to be created; and `delay=TIME`, `bandwidth=SIZE` (a second), which slow it down.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackingSpec {
     place: Location,
@@ -39,7 +40,7 @@ enum Location {
 /// Why a text names no store.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// Nothing stands in front of the options.
+    /// No location before the options.
     #[error(
         "name a file, a block device, an NBD export (nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH) or objects \
          (s3://BUCKET/PREFIX, objects:DIRECTORY)"

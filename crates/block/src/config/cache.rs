@@ -1,4 +1,4 @@
-//! The cache's section.
+//! Configuration section `[cache]`.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -42,20 +42,20 @@ pub struct CacheSection {
     /// Order of eviction, by the name that the simulator gives it too: `lru` (default), `s3-fifo`, `sieve`, ...
     #[serde(default, deserialize_with = "policy")]
     pub policy: Option<Named>,
-    /// What has been dirty for so long is written back. Default 30 s.
+    /// Age at which dirty data are written back. Default 30 s.
     pub dirty_age: Option<Nanos>,
-    /// Once so much of the cache is dirty, it is written back. Default 75.
+    /// Percentage of the cache above which dirty data are written back. Default 75.
     pub dirty_percent: Option<u8>,
     /// DRAM for copies of what is read again and again. Default a sixteenth of the capacity, 256 MiB at most.
     pub memory: Option<Bytes>,
-    /// DRAM for checksums and places of what is cached, which take 1.3 GiB for each TiB. Where it is less, those that are not in DRAM are
-    /// read from the device when they are needed. Default all of them.
+    /// DRAM for checksums and places of cached data, which take 1.3 GiB for each TiB. With
+    /// less, the rest is read from the device when needed. Default: enough for all of them.
     pub table_memory: Option<Bytes>,
-    /// Reads that go on for so long in one stream get no place for what they miss. Default none.
+    /// Length of a sequential read stream above which its misses are not cached. Default: none.
     pub sequential_cutoff: Option<Bytes>,
     /// How often something must be missed before it gets a place. Default 1.
     pub promote_after: Option<u8>,
-    /// Whatever the device holds is overwritten.
+    /// Whether to overwrite existing contents of the device.
     #[serde(default)]
     pub reset: bool,
 }

@@ -1,4 +1,4 @@
-//! An export's section.
+//! Configuration section of an export.
 
 use std::fmt;
 use std::str::FromStr;

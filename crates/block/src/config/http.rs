@@ -1,4 +1,4 @@
-//! Where the live page is.
+//! Configuration of the HTTP port with the live page.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The block cache's configuration: what an operator writes in a file or gives as flags, checked.
+//! Configuration of the block cache, from a file or from flags, and its checks.
 
 mod cache;
 mod export;
@@ -61,8 +61,8 @@ pub struct BlockConfig {
     pub listen: Vec<Address>,
     /// The address of the live page and `/metrics`. Default `127.0.0.1:7381`.
     pub http: Option<HttpAddress>,
-    /// Whether commands are taken there. Unless given, where the address is this machine's own (127.0.0.1 and its like): whoever reaches
-    /// the port may give them.
+    /// Whether commands are accepted there. Default: only where the address is on this machine
+    /// (127.0.0.1 and the like), since every client that reaches the port may send them.
     pub http_control: Option<bool>,
     /// The cache.
     pub cache: Option<CacheSection>,

@@ -1,4 +1,4 @@
-//! The tiers of the cache: `[[tier]]` tables that the file describes, or a path and a size.
+//! Configuration of the cache's tiers: `[[tier]]` tables in the file, or a path and a size.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use tiermem_policy::extents::RequestCost;
 use super::ConfigError;
 use super::cache::CacheSection;
 
-/// Unless the operator says otherwise, DRAM for copies is this part of the cache, and so many bytes at most.
+/// Default of DRAM for copies: this fraction of the cache, up to a maximum.
 const MEMORY_SHARE: u64 = 16;
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
 
@@ -47,7 +47,7 @@ pub struct CacheTiers {
     pub memory_bytes: u64,
     /// What it costs to ask the stores behind it.
     pub request_cost: RequestCost,
-    /// Whether whatever the device holds is overwritten.
+    /// Whether to overwrite existing contents of the device.
     pub reset: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Disks in memory, which answer at once: for tests, and to see what the server costs by itself.
+//! Disks in memory, which answer at once: for tests, and to measure the server alone.
 
 use tiermem_tier::block::AlignedBuffer;
 
@@ -6,13 +6,13 @@ use super::{Answer, BufferPool, Disks, Job, Outcome, Piece, Task, UNIT_BYTES, Wa
 use crate::nbd::wire::{STATE_HOLE, STATE_ZERO, TransmissionFlags};
 use crate::nbd::{Context, Contexts, Export, Extent};
 
-/// Memory is taken in chunks of so many bytes, when they are first written to.
+/// Size of the chunks in which memory is allocated, when they are first written to.
 const CHUNK_BYTES: u64 = 64 * 1024;
 
 /// One disk: its chunks, or nothing where there are only zeroes.
 type Chunks = Vec<Option<Box<[u8]>>>;
 
-/// Disks whose bytes lie in memory. Nothing of them outlives the process, whatever is flushed.
+/// Disks with their bytes in memory. Nothing outlives the process, not even after a flush.
 #[derive(Default)]
 pub struct MemoryDisks {
     exports: Vec<Export>,

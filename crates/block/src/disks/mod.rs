@@ -1,7 +1,7 @@
-//! The disks that a server exports, whatever holds their bytes.
+//! Disks that a server exports, independent of how their bytes are stored.
 //!
-//! The seam between the network's side and the cache. The server parses requests and hands them over as [`Job`]s; the disks answer
-//! with [`Outcome`]s, in any order. Neither side waits for the other.
+//! This is the seam between the network side and the cache. The server parses requests and submits them
+//! as [`Job`]s; the disks answer with [`Outcome`]s, in any order. Neither side waits for the other.
 
 mod memory;
 mod pool;
@@ -17,13 +17,13 @@ pub use slow::{Gate, SlowDisks, Trouble};
 
 use crate::nbd::{Errno, Export, Extent};
 
-/// A unit: buffers of jobs begin and end at multiples of so many bytes of the disk.
+/// A unit: buffers of jobs begin and end at multiples of this number of bytes of the disk.
 pub const UNIT_BYTES: u64 = 4096;
 
 /// Called, on any thread, when an outcome may be there. It must not block, nor call the disks.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// Who asked: a connection, and its name for the request. The server never uses one for two jobs at a time.
+/// The origin of a job: a connection, and its name for the request. The server never uses one for two jobs at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Asker {
     /// The server's number for the connection.
@@ -40,7 +40,7 @@ pub enum Task {
     /// Store these. The buffer begins at the range's first unit, so the bytes lie `offset % UNIT_BYTES` behind its begin, and it ends
     /// with the range's last unit; what lies around the bytes is the disks' to fill.
     Write(AlignedBuffer),
-    /// Make durable every write of this disk whose outcome was taken before, on whatever connection. No range.
+    /// Makes durable every write of this disk with an outcome taken before, from any connection. No range.
     Flush,
     /// Its bytes need not be kept.
     Trim,
@@ -80,7 +80,7 @@ pub struct Piece {
     pub bytes: usize,
 }
 
-/// What came of a job.
+/// Result of a job.
 #[derive(Debug)]
 pub enum Answer {
     /// It is done.
@@ -99,9 +99,9 @@ pub enum Answer {
 /// A job that is done.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Who asked.
+    /// The origin of the job.
     pub asker: Asker,
-    /// What came of it; otherwise the error's number and a few words for people.
+    /// The answer; otherwise the error's number and a message.
     pub result: Result<Answer, (Errno, String)>,
 }
 
@@ -113,10 +113,10 @@ pub trait Disks {
     fn submit(&mut self, job: Job);
     /// Appends what is done; never blocks.
     fn take(&mut self, done: &mut Vec<Outcome>);
-    /// Sets whom to call when `take` may have something that was not there when it was last called, or when a disk's size has changed.
-    /// What is there when `submit` returns needs no call, for who submits takes afterwards.
+    /// Sets the waker to call when `take` may have new outcomes since its last call, or when a disk's size has
+    /// changed. Outcomes ready when `submit` returns need no call, as the caller takes outcomes afterwards.
     fn notify(&mut self, waker: Waker);
-    /// Those who asked have been told what there is to tell: time for what no answer depends on. It must not take long.
+    /// All outcomes have been delivered: time for work that no answer depends on. It must not take long.
     fn rest(&mut self) {}
     /// Bytes of a disk's jobs that should be under way at most; the server reads no further requests of a connection meanwhile.
     fn bytes_in_flight_max(&self) -> u64 {

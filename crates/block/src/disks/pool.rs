@@ -1,11 +1,11 @@
-//! A pool of reusable buffers, so that a request costs no allocation.
+//! Pool of reusable buffers, so that a request costs no allocation.
 
 use tiermem_tier::block::AlignedBuffer;
 
 use super::UNIT_BYTES;
 
-/// Units of the longest buffers that are kept. Longer ones come from the system page by page, so that a long request whose payload
-/// never arrives takes no memory.
+/// Most units of a buffer that is kept. Longer ones come from the system page by
+/// page, so that a long request with a payload that never arrives takes no memory.
 const UNITS_MAX: usize = 16;
 /// Bytes that are kept at most.
 const KEPT_BYTES_MAX: usize = 8 << 20;
@@ -31,7 +31,7 @@ impl BufferPool {
         }
     }
 
-    /// Keeps a buffer for the next who asks, if there is room.
+    /// Keeps a buffer for reuse, if there is room.
     pub fn give_back(&mut self, buffer: AlignedBuffer) {
         let units = buffer.len() / UNIT_BYTES as usize;
         let Some(free) = units.checked_sub(1).and_then(|at| self.free.get_mut(at)) else { return };

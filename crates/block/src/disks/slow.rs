@@ -19,11 +19,11 @@ const PATIENCE: Duration = Duration::from_millis(1);
 /// What goes wrong.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble {
-    /// Draws who is next and what fails.
+    /// Draws the order of jobs and the failures.
     pub seed: u64,
-    /// One job in so many fails, with an I/O error, before it has done anything; 0: none.
+    /// One in this number of jobs fails with an I/O error before it has any effect; 0: none.
     pub fail_one_in: u64,
-    /// Disks whose jobs wait until the gate opens.
+    /// Disks with jobs that wait until the gate opens.
     pub gated: HashSet<usize>,
 }
 
@@ -44,7 +44,7 @@ impl Gate {
     }
 }
 
-/// Other disks whose outcomes take another thread to come. Their effects are there at once.
+/// Disks that delay the outcomes of others through another thread. Their effects happen at once.
 pub struct SlowDisks<D> {
     inner: D,
     trouble: Trouble,
@@ -64,7 +64,7 @@ fn draw(state: &mut u64) -> u64 {
     mixed ^ mixed >> 29
 }
 
-/// Shuffles what comes and passes it on, until nobody sends any more.
+/// Shuffles the outcomes received and passes them on, until all senders are gone.
 fn shuffle(mut seed: u64, from: &Receiver<Outcome>, to: &Sender<Outcome>, waker: &Mutex<Option<Waker>>) {
     let mut held: Vec<Outcome> = Vec::new();
     let mut ended = false;

@@ -1,11 +1,13 @@
-//! Who may touch which units of a volume now.
+//! Claims: which operations may touch which units of a volume now.
 //!
-//! A *claim* is a range of units, shared or exclusive. Claims that conflict have their turns in the order in which they came, so that
-//! neither readers nor writers starve. An operation has one claim that it asks for when it comes, and, once it has that, may ask for
-//! more: what it is about to fill beside its own range. Those further claims go before all that have nothing yet, and wait for those only
-//! that were granted before their owner was. So waiting never goes round in a circle: it always ends at one who waits for a device.
+//! A *claim* is a range of units, shared or exclusive. Conflicting claims are granted in the order in which
+//! they were made, so neither readers nor writers starve. An operation makes one claim when it starts. Once
+//! that is granted, it may claim more: the units that it is about to fill beside its own range. Those further
+//! claims go ahead of all claims of operations without any grant, and wait only for claims granted before their
+//! owner's first. So waiting never forms a cycle: every chain ends at an operation that waits for a device.
 //!
-//! For that, whoever is granted its first claim must ask for the further ones before anybody else is granted anything.
+//! This requires that an operation makes its further claims right
+//! after its first is granted, before any other claim is granted.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -41,7 +43,7 @@ struct Claim {
 pub struct Claims {
     /// By first unit and a number that makes it unique.
     claims: BTreeMap<(u64, u64), Claim>,
-    /// No claim was ever longer: bounds the search for those that reach into a range.
+    /// Length of the longest claim so far: bounds the search for claims that reach into a range.
     units_max: u64,
     next: u64,
 }
@@ -53,7 +55,7 @@ impl Claims {
         self.insert(units, Claim { end: 0, owner, exclusive, state: State::Waiting, order })
     }
 
-    /// A further exclusive claim of an owner whose first, `of`, is granted.
+    /// A further exclusive claim of an owner whose first claim, `of`, is granted.
     pub fn extend(&mut self, of: ClaimId, units: Range<u64>) -> ClaimId {
         let Claim { owner, order, .. } = self.claims[&(of.start, of.serial)];
         self.insert(units, Claim { end: 0, owner, exclusive: true, state: State::Pending, order })
@@ -64,7 +66,7 @@ impl Claims {
         self.try_grant((id.start, id.serial))
     }
 
-    /// Gives a claim back; `woken` is told the owners of those whom it may have kept waiting.
+    /// Releases a claim; `woken` is called with the owners of the claims that may be granted now.
     pub fn release(&mut self, id: ClaimId, woken: impl FnMut(u32)) {
         let Some(gone) = self.claims.remove(&(id.start, id.serial)) else { return };
         let waiting = self.overlapping(id.start..gone.end).filter(|(_, claim)| claim.state != State::Granted);

@@ -1,4 +1,4 @@
-//! Clients' jobs, from when they come until their outcomes are told.
+//! Client jobs, from their arrival until their outcomes are delivered.
 
 use slab::Slab;
 use tiermem_policy::extents::{Part, UNIT_BYTES};
@@ -33,7 +33,7 @@ struct State {
     failure: Option<Failure>,
 }
 
-/// A job all of whose operations have replied.
+/// A job with replies from all of its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Concluded {
     pub volume: usize,
@@ -52,7 +52,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// A job comes, of so many operations; its number.
+    /// Adds a job of this number of operations and returns the job's number.
     pub fn begin(&mut self, job: Job, operations: u32) -> u32 {
         let mut pieces = Vec::new();
         if job.kind == Kind::Read {

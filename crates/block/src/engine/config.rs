@@ -1,4 +1,4 @@
-//! How a cache and its volumes are set up.
+//! Configuration of a cache and its volumes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub enum EngineError {
     /// What the log says does not fit together.
     #[error("the cache is damaged: {0}; --reset begins anew, and loses what its stores do not have")]
     Damaged(String),
-    /// A volume whose dirty bytes are of another image than the one that is there now.
+    /// A volume with dirty bytes of another image than the present one.
     #[error(
         "the cache has {dirty_bytes} bytes for {name} that were never written to it, but the image is not the one that they are for \
          (it was {before}, and is {now}): give the right image, or use --reset, which loses them"
@@ -93,7 +93,7 @@ pub struct EngineConfig {
     pub seed: u64,
     /// Nanoseconds since some moment; never goes back.
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Lets so much time pass by that clock, where the engine itself has to wait: when service begins, and at the end.
+    /// Waits for a duration of that clock, where the engine itself has to wait: when service begins, and at the end.
     pub pause: Arc<dyn Fn(Duration) + Send + Sync>,
 }
 
@@ -144,7 +144,7 @@ pub struct VolumeConfig {
     pub mode: Mode,
     /// Whether clients' writes are refused.
     pub read_only: bool,
-    /// Whose space it takes.
+    /// The share that its blocks are charged to.
     pub share: u16,
     /// What that share may have.
     pub quota_bytes: Option<u64>,

@@ -1,4 +1,4 @@
-//! What an operator may change while the cache serves: modes, quotas; and have done: writing back, forgetting.
+//! Operator control of a running cache: modes and quotas, writing back, and dropping clean blocks.
 
 use tiermem_base::Bytes;
 use tiermem_policy::extents::{Mode, Share};
@@ -9,7 +9,7 @@ use super::shared::Shared;
 
 /// Blocks that one call of [`Engine::drop_clean`] looks at.
 const DROP_BLOCKS: usize = 1024;
-/// A share may have room for so many of the largest operations at least, as each holds on to what it works on.
+/// A share has room for at least this number of the largest operations, as each holds its blocks while it runs.
 const QUOTA_OPS_MIN: u64 = 4;
 
 /// Why something was not done.
@@ -46,7 +46,7 @@ pub enum ControlError {
     },
 }
 
-/// Writing back that somebody waits for: [`Engine::begin_write_back`].
+/// A requested write-back: [`Engine::begin_write_back`].
 #[derive(Clone, Debug)]
 pub struct WriteBack {
     volume: usize,
@@ -59,7 +59,7 @@ pub struct WriteBack {
     bytes: u64,
 }
 
-/// How far forgetting has come: [`Engine::drop_clean`].
+/// Progress of dropping clean blocks: [`Engine::drop_clean`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
     from_slot: u32,
@@ -79,11 +79,10 @@ impl Engine {
         self.shared.volumes.exports().iter().position(|export| export.name == name)
     }
 
-    /// Lets writes of a volume that begin from now on go somewhere else. Those that go to the store wait until it has all that is dirty,
-    /// which is written back at once.
+    /// Sets where writes of a volume go that begin from now on. Writes that go to
+    /// the store wait until it has all dirty data, which are written back at once.
     ///
-    /// # Errors
-    /// When it takes no writes.
+    /// # Errors When it is read-only.
     pub fn set_mode(&mut self, volume: usize, mode: Mode) -> Result<(), ControlError> {
         let export = &self.shared.volumes.exports()[volume];
         if export.read_only {
@@ -93,17 +92,16 @@ impl Engine {
         let Shared { volumes, write_back, .. } = &mut self.shared;
         volumes[volume].mode = mode;
         write_back.cleaner_mut().drain(volumes[volume].number, mode != Mode::WriteBack);
-        // Who waited for the other mode's time to end may not need to any more.
+        // Operations that waited because of the old mode may not need to wait any more.
         self.call_parked();
         Ok(())
     }
 
-    /// Lets a volume have so much of the cache at most, or as much as it gets; room for a few requests it always may have. Where it took
-    /// its space from others' before, what it holds stays theirs until it is evicted; what it has beyond a smaller quota goes as
-    /// soon as anybody needs room.
+    /// Sets the most of the cache that a volume may have, or no limit; it always has room for a few
+    /// requests. If it took its space from a common share before, its blocks stay charged there until
+    /// they are evicted. Blocks beyond a smaller quota are evicted as soon as any volume needs room.
     ///
-    /// # Errors
-    /// When the cache has less, or was opened for fewer [shares](super::EngineConfig::shares).
+    /// # Errors When the cache has less, or was opened for fewer [shares](super::EngineConfig::shares).
     pub fn set_quota(&mut self, volume: usize, quota_bytes: Option<u64>) -> Result<(), ControlError> {
         let Shared { extents, volumes, .. } = &mut self.shared;
         let capacity = extents.geometry().capacity_bytes();
@@ -172,8 +170,8 @@ impl Engine {
         is_done.then_some(Ok(asked.bytes))
     }
 
-    /// Forgets blocks of a volume that the store has too, a portion of them at a time, so that nobody waits for long; whether that is all.
-    /// Blocks that are dirty, or in use at the moment, stay. While the log is full nothing is forgotten: ask again later.
+    /// Drops a volume's clean blocks, a portion at a time so that other requests do not wait for long; returns whether
+    /// it is done. Blocks that are dirty or in use stay. While the log is full nothing is dropped: call again later.
     pub fn drop_clean(&mut self, volume: usize, drops: &mut Drops) -> bool {
         let Shared { extents, volumes, log, write_order, .. } = &mut self.shared;
         let has_failed = log.failure().is_some();

@@ -1,4 +1,4 @@
-//! Copies of what is dirty, to be written back.
+//! Copies of dirty data, to be written back.
 
 use std::ops::Range;
 

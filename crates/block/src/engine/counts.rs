@@ -1,4 +1,4 @@
-//! What the cache has done for a volume.
+//! Counters of a volume.
 
 use serde::{Deserialize, Serialize};
 use tiermem_policy::extents::Plan;
@@ -15,13 +15,13 @@ pub struct Counts {
     pub reads: u64,
     /// Their bytes.
     pub read_bytes: u64,
-    /// Reads whose bytes were all in the cache.
+    /// Reads that hit entirely.
     pub read_hits: u64,
     /// Writes, those of zeroes included.
     pub writes: u64,
     /// Their bytes.
     pub written_bytes: u64,
-    /// Writes whose blocks were all in the cache.
+    /// Writes that hit entirely.
     pub write_hits: u64,
     /// Trims.
     pub trims: u64,

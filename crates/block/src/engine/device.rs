@@ -1,4 +1,4 @@
-//! Requests to the cache's device, and for whom all requests under way are.
+//! Requests to the cache's device, and the owner of each request in flight.
 
 use slab::Slab;
 use tiermem_policy::extents::cleaner::Token;
@@ -6,7 +6,7 @@ use tiermem_tier::block::{self as device, AlignedBuffer, BlockIo};
 
 use crate::disks::Waker;
 
-/// For whom a request is.
+/// The owner of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Io {
     /// Reads what `held` at this place of an operation is to hold.
@@ -44,7 +44,7 @@ impl Device {
         self.ios.insert(io) as u64
     }
 
-    /// For whom the request of this name was, which is done.
+    /// The owner of a completed request, by its token.
     pub fn owner(&mut self, token: u64) -> Option<Io> {
         self.ios.try_remove(token as usize)
     }

@@ -1,4 +1,4 @@
-//! Flushes of one volume: which of its store's are needed, and who waits for what.
+//! Flushes of one volume: which flushes of its store are needed, and what each client's flush waits for.
 
 use super::op::Failure;
 use super::write_order::Promise;
@@ -19,7 +19,7 @@ pub(super) struct Waiter {
     pub promise: Promise,
 }
 
-/// The flushes of a store are one at a time, so that who comes while one runs waits for the next.
+/// The flushes of a store are sequential, so a flush requested while one runs waits for the next.
 #[derive(Debug, Default)]
 pub(super) struct Flushing {
     /// How many flushes of the store were begun.
@@ -33,7 +33,7 @@ pub(super) struct Flushing {
     /// The same, as it was when the flush that runs began.
     direct_flushing: Option<u64>,
     waiters: Vec<Waiter>,
-    /// Why a write was lost whose client was told that it is done: the next flush must say so.
+    /// The failure of a lost write that its client was told is done: the next flush must report it.
     lost: Option<Failure>,
 }
 
@@ -48,8 +48,8 @@ impl Flushing {
         self.direct_writes.is_none() && self.direct_flushing.is_none()
     }
 
-    /// The flush that covers what was written to the store directly until now: what was since a flush of it began is covered by the next one
-    /// only. None is needed where nothing was.
+    /// The flush that covers all direct writes to the store until now; writes since
+    /// a flush began are covered by the next one only. `None` where there were none.
     pub fn needed(&self) -> Option<u64> {
         (self.direct_writes.is_some() || self.begun > self.ended).then_some(self.begun + 1)
     }
@@ -59,7 +59,7 @@ impl Flushing {
         self.wanted = self.wanted.max(flush);
     }
 
-    /// Whether somebody needs a flush that was not begun.
+    /// Whether a flush is needed that has not begun.
     pub fn is_wanted(&self) -> bool {
         self.wanted > self.begun
     }
@@ -76,8 +76,8 @@ impl Flushing {
         self.direct_flushing = self.direct_writes.take();
     }
 
-    /// It has ended, in this session of the store, and failed or not. Whether what was written to the store directly may be lost though it did
-    /// not fail.
+    /// The flush has ended, in this session of the store, and failed or not. Returns
+    /// whether direct writes to the store may be lost although it did not fail.
     pub fn end(&mut self, failed: bool, session: u64) -> bool {
         self.ended = self.begun;
         let written = self.direct_flushing.take();
@@ -96,18 +96,18 @@ impl Flushing {
         self.waiters.push(waiter);
     }
 
-    /// Whether somebody waits.
+    /// Whether any flush waits.
     pub fn has_waiters(&self) -> bool {
         !self.waiters.is_empty()
     }
 
-    /// What the log must have for each of those who wait.
+    /// What the log must make durable for each waiting flush.
     pub fn promises(&mut self) -> impl Iterator<Item = &mut Promise> {
         self.waiters.iter_mut().map(|waiter| &mut waiter.promise)
     }
 
-    /// Those who have all that they waited for, by what the store has and the log: they wait no more. Those who waited for the flush of
-    /// the store that has just ended, and failed, wait no more either; they come second.
+    /// Takes the flushes that are complete, by the state of the store and the log. Second
+    /// come those that waited for the store's flush that has just ended, if that failed.
     pub fn take_done(
         &mut self,
         failed: bool,
@@ -132,13 +132,13 @@ impl Flushing {
         (done, lost)
     }
 
-    /// All who wait, who do so no more.
+    /// Takes all waiting flushes.
     pub fn take_all(&mut self) -> Vec<Waiter> {
         std::mem::take(&mut self.waiters)
     }
 
-    /// A write was lost whose client was told that it is done: the flushes that wait for it, which are to be told so. Where there is none the
-    /// next one is.
+    /// Records the loss of a write that its client was told is done, and takes the flushes
+    /// that wait for it and must report it. If there is none, the next flush reports it.
     pub fn lose(&mut self, failure: &Failure) -> Vec<Waiter> {
         let is_told = |it: &Waiter| it.promise.owed.is_some() && !it.is_write;
         let (owing, others): (Vec<_>, _) = std::mem::take(&mut self.waiters).into_iter().partition(is_told);

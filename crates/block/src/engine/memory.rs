@@ -1,5 +1,5 @@
-//! The bytes of the cache's upper tier: units of the cache's device that are in DRAM as well. Which, and where, [`Copies`] decides. Bytes are
-//! compared with their checksums when they come in.
+//! Bytes of the cache's upper tier: units of the cache's device that are in DRAM as well. [`Copies`]
+//! decides which, and where. Bytes are verified against their checksums when they are copied in.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// One of so many bytes, none of them used yet.
+    /// Copies in `capacity_bytes` of DRAM, none of it used yet.
     pub(super) fn new(capacity_bytes: u64) -> Self {
         Memory { copies: Copies::new(capacity_bytes), bytes: Vec::new() }
     }

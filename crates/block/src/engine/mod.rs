@@ -1,18 +1,19 @@
-//! The block cache, live: carries out the plans of [`tiermem_policy::extents`] on a cache device and backing stores.
+//! Block cache engine: carries out the plans of [`tiermem_policy::extents`] on a cache device and backing stores.
 //!
-//! The protocol is in docs/block-design.md. One thread owns all of it and never waits: clients' jobs come through the seam
-//! [`crate::disks::Disks`] and are cut into operations of at most 1 MiB. An operation claims its range ([`claims`]), is planned, reads
-//! what it needs, stores what it has, and lets go ([`op_steps`]). Devices and stores complete in any order; what waits for them lies in tables.
+//! docs/block-design.md has the protocol. One thread owns all of it and never waits: clients' jobs arrive
+//! through the seam [`crate::disks::Disks`] and are split into operations of at most 1 MiB. An operation
+//! claims its range ([`claims`]), is planned, reads what it needs, stores its data, and releases its claims
+//! ([`op_steps`]). Devices and stores complete in any order; operations that wait for them are in tables.
 //!
-//! The engine strings together what operations do, and what they share ([`shared`]); who owns what:
+//! The engine drives the operations and the parts that they share ([`shared`]). Each part has its own state:
 //!
-//! | part | what it alone knows |
+//! | part | what it owns |
 //! | --- | --- |
-//! | [`op_table`] | the operations under way, and which of them wait for something to be written back or to end |
-//! | [`client_jobs`] | clients' jobs, what is to be answered, and the bytes that writes bring |
-//! | [`write_order`] | what must be durable before what; and the log: what is written down, and who waits for it to be durable |
-//! | [`cleaning`] | the cleaner, and what it wants done |
-//! | [`device`] | requests to the cache's device, and for whom all requests under way are |
+//! | [`op_table`] | operations under way, and those that wait for a write-back or for another operation to end |
+//! | [`client_jobs`] | clients' jobs, their answers, and the payloads of writes |
+//! | [`write_order`] | what must be durable before what; the log, and the operations that wait for it |
+//! | [`cleaning`] | the cleaner, and its pending work |
+//! | [`device`] | requests to the cache's device, and the owner of each request in flight |
 //! | [`memory`] | bytes of units that are in DRAM as well |
 //! | [`volume`] | stores and exports; of each volume its [`claims`] and its flushes ([`flushing`]) |
 //! | [`tiermem_policy::extents`] | what is cached where, and in which state |
@@ -71,7 +72,7 @@ use shared::{Shared, failure};
 pub use status::{BlockSize, CacheStatus, ExportStatus, LogStatus, Status};
 use ticker::Ticker;
 
-/// Requests that are observed one after the other, at most, before others have their turn.
+/// Most requests observed one after another before other work has its turn.
 const OBSERVED_AT_ONCE: usize = 16;
 /// Extents in one description: a reply may be shorter than its request.
 const EXTENTS_MAX: usize = 8192;
@@ -108,7 +109,8 @@ impl Engine {
         self.shared.extents.units().dirty_bytes()
     }
 
-    /// When it wants to be called again though no device or store has done anything: for who drives it by a clock of his own.
+    /// When the engine must be called again even if no device or store
+    /// has completed anything: for a driver with a clock of its own.
     pub fn wakes_at_ns(&self) -> Option<u64> {
         let deadline_ns = self.shared.log.journal().and_then(Journal::deadline_ns);
         self.shared.write_back.wake_ns().into_iter().chain(deadline_ns).min()
@@ -193,20 +195,20 @@ impl Engine {
             After::Crowds => self.ops.crowd(id),
             After::Ends => {
                 self.ops.end(id);
-                // Its plan was in somebody's way, perhaps.
+                // Its plan may have blocked other operations.
                 self.call_crowded();
             }
         }
     }
 
-    /// Blocks were written back: those who waited for that try again.
+    /// Blocks were written back: retries the operations that waited for that.
     fn call_parked(&mut self) {
         for id in self.ops.take_parked() {
             self.work(id, |work| work.claim());
         }
     }
 
-    /// A plan in flight has ended, or the log has room: those who waited for that try again.
+    /// A plan in flight has ended, or the log has room: retries the operations that waited for that.
     fn call_crowded(&mut self) {
         for id in self.ops.take_crowded() {
             self.work(id, |work| work.claim());
@@ -335,7 +337,7 @@ impl Engine {
         });
     }
 
-    /// The log has got further, or failed: those who waited for that go on.
+    /// The log has progressed or failed: resumes the operations that waited for that.
     fn log_progressed(&mut self) {
         let why = self.shared.log.failure().map(str::to_owned);
         for id in self.shared.log.take_woken() {
@@ -348,7 +350,8 @@ impl Engine {
             if self.shared.settle_cleaned() {
                 self.call_parked();
             }
-            // Those who wait for plans in flight alone are called when one of these ends: called here, they would come again and again.
+            // Operations that wait only for plans in flight are retried
+            // when one of these ends: retried here, they would loop.
             if self.shared.log.take_awaited_room() {
                 self.call_crowded();
             }

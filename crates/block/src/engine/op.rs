@@ -1,4 +1,4 @@
-//! Operations: what clients' jobs are cut into, and what the cleaner has copied.
+//! Operations: the pieces of clients' jobs, and the cleaner's copies.
 
 use std::ops::Range;
 
@@ -83,7 +83,7 @@ pub(super) struct Held {
 /// One operation: a range of a volume of at most [`OP_BYTES_MAX`].
 #[derive(Debug)]
 pub(super) struct Op {
-    /// Whose it is; the cleaner's has none.
+    /// The job that it belongs to; the cleaner's has none.
     pub job: Option<u32>,
     /// Its place among the job's.
     pub index: u32,
@@ -102,7 +102,7 @@ pub(super) struct Op {
     /// Requests to devices that are under way.
     pub ios: u32,
     pub held: Vec<Held>,
-    /// Ranges whose dirty bytes are lost.
+    /// Ranges with lost dirty bytes.
     pub lost: Vec<Range<u64>>,
     /// Blocks that it writes over, by their slots.
     pub opened: Vec<u32>,
@@ -158,7 +158,7 @@ impl Op {
         units.start * UNIT_BYTES..units.end * UNIT_BYTES
     }
 
-    /// Nothing of it is left for whoever uses it next: a trim in its place makes no plan, and must not undo this one.
+    /// Resets it for its next use: a trim in its place makes no plan, and must not undo this one.
     pub(super) fn clear(&mut self) {
         debug_assert!(
             self.claims.is_empty() && self.opened.is_empty() && self.owed.is_none(),
@@ -173,7 +173,7 @@ impl Op {
         (self.bypass, self.is_early, self.ios) = (false, false, 0);
     }
 
-    /// Bytes of a volume that it needs, to be read into a buffer; their place among those that it holds.
+    /// Takes a buffer for bytes of a volume to be read; returns its index among the operation's buffers.
     pub(super) fn hold(
         &mut self,
         range: Range<u64>,

@@ -1,7 +1,8 @@
-//! One operation at work: it claims its range, is planned, gathers what it needs, stores what it has, and lets go.
+//! Steps of one operation: it claims its range, is planned, gathers
+//! what it needs, stores its data, and releases its claims.
 //!
-//! The operation lies where all of them lie, and is borrowed apart from what it shares with others ([`Shared`]). What it does next, and who
-//! is to be called for its sake, it answers ([`After`]).
+//! The operation stays in the table of operations, and is borrowed apart from the parts that it shares with
+//! others ([`Shared`]). Each step returns what comes next and which other operations to call ([`After`]).
 
 use tiermem_policy::extents::{Mode, Request, UNIT_BYTES, Verdict};
 
@@ -73,7 +74,7 @@ impl Work<'_> {
             Verdict::Busy => return self.try_later(After::Crowds),
             Verdict::Ready => {}
         }
-        // An operation is small beside the cache: nothing else can stand in the way of all of them.
+        // An operation is small beside the cache: only plans in flight and dirty blocks can block all of them.
         debug_assert!(
             write != Some(Mode::WriteBack)
                 || self.op.plan.through.is_empty()

@@ -1,4 +1,4 @@
-//! The operations under way, by their numbers, and those of them that wait for something to happen.
+//! Table of operations under way, by their numbers, with the queues of waiting ones.
 
 use std::collections::VecDeque;
 
@@ -37,9 +37,9 @@ pub(super) struct Operations {
     /// Operations to be used again, with what their vectors hold.
     #[expect(clippy::vec_box, reason = "they move between here and `ops`, and no bytes with them")]
     spare: Vec<Box<Op>>,
-    /// Those that wait for blocks to be written back.
+    /// Operations that wait for blocks to be written back.
     parked: VecDeque<u32>,
-    /// Those that wait for plans in flight to end.
+    /// Operations that wait for plans in flight to end.
     crowded: VecDeque<u32>,
 }
 
@@ -80,12 +80,12 @@ impl Operations {
         self.crowded.push_back(id);
     }
 
-    /// Something was written back: those that waited for that.
+    /// Blocks were written back: takes the operations that waited for that.
     pub fn take_parked(&mut self) -> VecDeque<u32> {
         std::mem::take(&mut self.parked)
     }
 
-    /// A plan has ended: those that waited for that.
+    /// A plan has ended: takes the operations that waited for that.
     pub fn take_crowded(&mut self) -> VecDeque<u32> {
         std::mem::take(&mut self.crowded)
     }

@@ -1,4 +1,4 @@
-//! The engine's begin and end: a cache taken up from a device, volumes added to it, and all of it left in order.
+//! Opening and closing of the engine: restoring a cache from a device, adding volumes to it, and an orderly stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,11 +42,11 @@ impl Engine {
         Ok(Self::with(cache, geometry, config, None))
     }
 
-    /// The cache on a device that holds one, or on an empty one; with `reset` whatever it holds is lost. It may take a while, as it reads
-    /// the log and looks at what was being written when the last process ended.
+    /// Opens the cache on a device that has one, or a new one on an empty device; with `reset` the device's contents
+    /// are lost. It may take a while: it reads the log and checks what was being written when the last process ended.
     ///
-    /// # Errors
-    /// When the device holds something else, another cache than the one described, or a damaged one; or when it fails.
+    /// # Errors When the device holds something else, another cache
+    /// than the one described, or a damaged one; or when it fails.
     pub fn open(
         mut cache: Box<dyn BlockIo>,
         config: EngineConfig,
@@ -120,7 +120,8 @@ impl Engine {
         extents.shares_mut().assign(number, Share(config.share));
         cleaner.add(number, backing.session());
         cleaner.drain(number, config.mode != Mode::WriteBack);
-        // What was dirty when the last process ended is one epoch: nobody knows any more what came before which flush.
+        // All data that were dirty when the last process ended form one
+        // epoch: their order relative to flushes is not known any more.
         extents.visit_dirty(|owner, part| {
             let parts = if owner == number { extents.units().without_lost(&[part]) } else { Vec::new() };
             for Part { offset, bytes, .. } in parts {
@@ -227,7 +228,7 @@ impl Engine {
         let mut paused = Duration::ZERO;
         loop {
             self.pump();
-            // A clock that somebody else moves may stand still.
+            // A clock that is advanced from outside may stand still.
             let waited = Duration::from_nanos((self.clock)().saturating_sub(start_ns)).max(paused);
             if is_so(self) || waited >= longest {
                 return;

@@ -1,4 +1,4 @@
-//! Reads, and what is fetched for them.
+//! Reads, and the fetches for them.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What an operation reads: from copies in DRAM, the cache's device, or the store where the device fails.
+//! Parts of an operation's reads: from copies in DRAM, the cache's device, or the store where the device fails.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::write_order::units_at;
 use crate::nbd::Errno;
 use tiermem_tier::backing;
 
-/// What is said of bytes that may be right, and that nobody can prove.
+/// Error for bytes that may be right but cannot be verified.
 const UNKNOWN: &str = "the checksums of these bytes of the cache cannot be read";
 
 impl Work<'_> {
@@ -151,14 +151,14 @@ impl Work<'_> {
         self.submit_gather(range, source, Some(patches));
     }
 
-    /// The cache's device did not give these bytes of what is held, which lie at `at` there, or not those that were stored. What is clean is
-    /// read from the store instead.
+    /// The cache's device failed to return these bytes of a buffer, at `at` there, or
+    /// returned others than were stored. Clean bytes are read from the store instead.
     fn cache_failed(&mut self, held: u32, range: Range<u64>, at: u64, failure: Failure) {
         self.shared.volumes[self.op.volume].counts.cache_failures += 1;
         let Held { range: whole, buffer, patches, .. } = &mut self.op.held[held as usize];
         if patches.is_some() {
-            // It was to replace bytes of another and does not: what stands in its buffer is nobody's, and must not be taken for a part of
-            // the answer beside what comes in its stead.
+            // It was to replace a part of another buffer and failed. Its own bytes are invalid,
+            // and must not be taken for a part of the answer beside the bytes read in their stead.
             *whole = 0..0;
             self.shared.pool.give_back(std::mem::take(buffer));
         }
@@ -178,8 +178,8 @@ impl Work<'_> {
             error = failure.1,
             "read from the store instead"
         );
-        // A write is about to store these units anew, and a copy brings the store what it has. What a write that failed with the log has marked
-        // as dirty, and not stored, stays so until the cleaner has come by.
+        // A write is about to store these units anew, and a copy brings the store its data. Units that a write
+        // failed with the log marked as dirty, and did not store, stay so until the cleaner has processed them.
         let is_read = matches!(self.op.kind, Kind::Read | Kind::Prefetch | Kind::Trim);
         if is_read && !self.shared.is_marked(self.op.volume, &range) {
             let part = Part { offset: range.start, at, bytes: range.end - range.start };

@@ -1,4 +1,4 @@
-//! What operations share: the parts of an engine, each with fields of its own, and what is done with several of them at once.
+//! Parts shared by operations, each with fields of its own, and the methods that use several of them at once.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub(super) struct Shared {
     pub pool: BufferPool,
     /// Operations that go on.
     pub ready: VecDeque<Ready>,
-    /// Parts of operations that were read, whose checksums are not in memory yet.
+    /// Parts of operations that were read and cannot be verified until their checksums are in memory.
     pub unproven: Vec<(u32, u32, AlignedBuffer)>,
     pub now_ns: u64,
 }
@@ -130,7 +130,7 @@ impl Shared {
         acts
     }
 
-    /// Answers the flushes that have what they wait for, and those that waited for the flush of the store that has just failed.
+    /// Answers the flushes that are complete, and those that waited for the store's flush that has just failed.
     pub fn answer_waiters(&mut self, at: usize, failed: Option<Failure>) {
         let volume = &mut self.volumes[at];
         let (number, cleaner) = (volume.number, self.write_back.cleaner_mut());
@@ -173,8 +173,8 @@ impl Shared {
         }
     }
 
-    /// These units of a volume are in the store, for good. Whether those may try again who wait for that: until the log says so durably, no
-    /// other data may come to their places.
+    /// Records that these units of a volume are durable in the store. Returns whether operations that wait for
+    /// that may be retried now: until the log says so durably, no other data may be written to these places.
     pub fn note_clean(&mut self, at: usize, ranges: Vec<Range<u64>>) -> bool {
         let parts = self.dirty_parts(at, &ranges);
         if self.log.is_kept() {
@@ -287,7 +287,7 @@ impl Shared {
             // A log that has failed takes no record of what is lost.
             return is_dirty || self.extents.units().has_lost(units);
         }
-        // Its own plan has made the units dirty, and nobody knows what they were.
+        // Its own plan has made the units dirty, and their earlier state is not known.
         op.kind.is_write() || self.is_marked(op.volume, range)
     }
 }

@@ -1,4 +1,4 @@
-//! What the cache is and does at a moment, for whoever shows it.
+//! Status of the cache at one moment, for the live page and metrics.
 
 use serde::{Deserialize, Serialize};
 use tiermem_policy::extents::Mode;
@@ -7,7 +7,7 @@ use super::shared::Shared;
 use super::{Counts, Engine};
 use crate::config::ExportMode;
 
-/// All figures at one moment. Making it costs some microseconds for each export, whatever the cache holds.
+/// All figures at one moment. Making it costs some microseconds for each export, independent of the cache's contents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The cache.
@@ -101,7 +101,7 @@ pub struct ExportStatus {
     pub dirty_bytes: u64,
     /// For how long the oldest of these have been dirty, seconds; none where nothing is, or all is on its way.
     pub dirty_age_s: Option<f64>,
-    /// Groups of writes between two flushes that wait to go to the store one after the other.
+    /// Groups of writes between two flushes that wait to go to the store one after another.
     pub epochs: u64,
     /// Flushes that the order of write-back has not heeded.
     pub epoch_merges: u64,

@@ -1,4 +1,4 @@
-//! An engine over memory, for tests of its parts.
+//! Engine over memory, for tests of its parts.
 
 use tiermem_policy::extents::{Mode, Sizing};
 use tiermem_tier::backing::MemoryStore;
@@ -30,7 +30,7 @@ pub(super) fn asker(cookie: u64) -> Asker {
     Asker { connection: 1, cookie }
 }
 
-/// What clients were told since this was called last: whose request, and whether it was done.
+/// Replies to clients since the last call: the request, and whether it succeeded.
 pub(super) fn told(shared: &mut Shared) -> Vec<(u64, bool)> {
     let mut done = Vec::new();
     shared.answers.take(&mut done);

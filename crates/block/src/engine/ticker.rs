@@ -1,4 +1,4 @@
-//! Wakes the engine when it is time for something that no device announces.
+//! Timer that wakes the engine for work that no device completion announces.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -1,4 +1,4 @@
-//! Trims: bytes that need not be kept.
+//! Trims: bytes that may be discarded.
 
 use tiermem_policy::extents::UNIT_BYTES;
 

@@ -1,8 +1,8 @@
-//! Writes that a flush must wait for though nobody waits for them any more.
+//! Unflushed writes: those that a flush must wait for although no client waits for them any more.
 //!
-//! A write is *owed* from when its client is told that it is done, or, where it writes over something that no seal covers, from when it
-//! begins to, until what it stored is in the log. A flush waits for all that are owed when it comes, and not for those that come
-//! later: they are counted by generations, and each flush begins a new one.
+//! A write is *owed* until its data are in the log. It becomes owed when its client is told that it is done, or,
+//! where it overwrites units that no seal covers, when it begins to. A flush waits for all writes that are owed
+//! when it arrives, and not for later ones: they are counted by generation, and each flush begins a new one.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ impl Default for Owed {
 }
 
 impl Owed {
-    /// A write of so many bytes is owed from now on.
+    /// A write of `bytes` is owed from now on.
     pub(super) fn enter(&mut self, bytes: u64) -> Generation {
         self.bytes += bytes;
         if let Some(current) = self.counts.back_mut() {
@@ -50,7 +50,7 @@ impl Owed {
 
     /// A flush comes: the generation that it must see over, if anything is owed.
     pub(super) fn flush(&mut self) -> Option<Generation> {
-        // Nothing may have come since the last flush, whose generation does then for this one too.
+        // If no write has come since the last flush, that flush's generation serves this one too.
         if self.counts.back().is_some_and(|current| *current > 0) {
             self.counts.push_back(0);
         }

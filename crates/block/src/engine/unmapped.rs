@@ -1,5 +1,5 @@
-//! Where something is not cached any more, as the log was told and may not have durably yet. Until it has, a mapping from before could
-//! come back in a crash, with what the store held then: nothing new may reach the store there.
+//! Unmapped units: no longer cached, as the log was told but may not have made durable yet. Until it has, a crash
+//! could bring an old mapping back, with the store's contents of that time: no new data may reach the store there.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! A volume: its store, and what is going on with it. And all of them.
+//! Volume: its store, its claims and its flushes; and the set of volumes.
 
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct VolumeState {
     pub number: Volume,
     pub backing: Box<dyn Backing>,
     pub mode: Mode,
-    /// Whose space it takes, and how much of it that may be.
+    /// The share that its blocks are charged to, and that share's quota.
     pub share: Share,
     pub quota_bytes: Option<u64>,
     pub claims: Claims,

@@ -1,4 +1,4 @@
-//! What a cache that is taken up from a device knows: its blocks, its volumes, and whose images these were.
+//! Warm start: blocks and volumes of a cache restored from a device, and the images that the blocks belong to.
 
 use std::collections::HashSet;
 
@@ -82,7 +82,7 @@ impl Shared {
         Ok(number)
     }
 
-    /// The image was changed by somebody else: what is cached of it is not so any more.
+    /// The image was changed by another writer: its cached blocks are stale.
     fn part_with(
         &mut self,
         config: &VolumeConfig,

@@ -1,4 +1,4 @@
-//! Writes: into the cache, into both, or past it.
+//! Writes: into the cache, into cache and store, or past the cache.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ impl Work<'_> {
         }
         self.submit_fills();
         if self.may_be_early() {
-            // Who reads it or writes over it waits until it is stored, for the operation keeps its claim.
+            // Operations that read or overwrite it wait until it is stored, as this operation keeps its claim.
             self.shared.write_order.owe(&self.shared.log, self.op);
             self.op.is_early = true;
             self.shared.reply(self.op, Vec::new());

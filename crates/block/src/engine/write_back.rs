@@ -24,7 +24,7 @@ impl WriteBack {
         WriteBack { cleaner, acts: Vec::new(), was_told: false, wake_ns: None, is_stopped: false, steps: 0 }
     }
 
-    /// What is written back when, and who waits for it.
+    /// The cleaner: what is written back when, and which flushes wait for it.
     pub fn cleaner(&self) -> &Cleaner {
         &self.cleaner
     }

@@ -1,4 +1,4 @@
-//! The order of writes: what must be durable before something else may happen, and what is written down for its sake.
+//! Write order: what must be durable before something else may happen, and the log records that ensure it.
 
 use std::ops::Range;
 
@@ -23,8 +23,8 @@ pub(super) struct WriteOrder {
     open: OpenBlocks<Lsn>,
     /// Where mappings may come back that are gone.
     unmapped: Unmapped,
-    /// Operations that write over something that nobody was promised and that is not sealed, and those whose clients were told already that
-    /// they are done: a flush that comes must wait for what they write.
+    /// Operations that overwrite units neither promised nor sealed, and those that
+    /// are already answered as done: a later flush must wait for what they write.
     owed: Owed,
     /// Ranges of volumes that are in the store, until the log says so durably.
     cleaned: Vec<(Lsn, usize, Vec<Range<u64>>)>,
@@ -130,8 +130,8 @@ impl WriteOrder {
         wait
     }
 
-    /// An operation does not write over blocks any more. Flushes that have waited for it, and for no other, wait from now on for the log, up
-    /// to where it says what they may have waited for it to say.
+    /// An operation no longer writes over blocks. Flushes that have waited for it, and for no
+    /// other, wait from now on for the log, up to the record that they may have waited for.
     pub fn leave_blocks<'a>(
         &mut self,
         log: &mut Log,
@@ -155,7 +155,8 @@ impl WriteOrder {
         }
     }
 
-    /// What must be waited for before these units of a volume may change in the store: no mapping of what was there may come back afterwards.
+    /// The wait required before these units of a volume may change in
+    /// the store: no older mapping of them may come back afterwards.
     pub fn before_store(&self, volume: Volume, units: &Range<u64>) -> Wait {
         Wait { synced: self.unmapped.last_of(volume.0, units), ..Wait::default() }
     }
@@ -196,8 +197,8 @@ impl WriteOrder {
         }
     }
 
-    /// These parts, of ranges of the volume at a place, are in the store for good. [`Self::take_cleaned`] gives the ranges back once the log says
-    /// so durably: until then no other data may come to their places.
+    /// These parts, of ranges of the volume at a place, are durable in the store. [`Self::take_cleaned`] returns
+    /// the ranges once the log says so durably: until then no other data may be written to their places.
     pub fn note_clean(&mut self, log: &mut Log, parts: &[Part], volume: usize, ranges: Vec<Range<u64>>) {
         let Some(journal) = log.journal_mut() else { return };
         let mut lsn = journal.appended();

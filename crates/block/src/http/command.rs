@@ -1,4 +1,4 @@
-//! The commands of the control API: how they are parsed and answered, and what each does with the engine.
+//! Commands of the control API: their parsing and answers, and what each does with the engine.
 
 use serde::{Deserialize, Serialize};
 use tiermem_base::Bytes;
@@ -76,7 +76,7 @@ pub struct SetDone {
     pub quota_bytes: Option<u64>,
     /// What its store lacks.
     pub dirty_bytes: u64,
-    /// What it and those who share its space hold.
+    /// Bytes held by all volumes of its share.
     pub share_held_bytes: u64,
 }
 
@@ -121,7 +121,7 @@ fn state(engine: &Engine, at: usize) -> ExportStatus {
 }
 
 impl Which {
-    /// The names and places of those that are meant.
+    /// The names and indices of the selected exports.
     pub(super) fn find(&self, engine: &Engine) -> Result<Vec<(String, usize)>, ApiError> {
         match &self.export {
             Some(name) => Ok(vec![(name.clone(), find(engine, name)?)]),

@@ -1,6 +1,6 @@
-//! Requests to the engine from the HTTP port: its current state, and an operator's commands.
+//! Control API: requests to the engine from the HTTP port, for its current state and for an operator's commands.
 //!
-//! The event loop does it between two requests, as control requests; whoever asked waits here.
+//! The event loop runs them between client requests, as control requests; the HTTP handler waits for the answer.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ impl ControlApi {
             .with_state(self)
     }
 
-    /// Has the event loop do something, step by step, until it has an answer or nobody waits for one.
+    /// Has the event loop run something, step by step, until it has an answer or the caller is gone.
     fn ask<T: Send + 'static>(
         &self,
         mut step: impl FnMut(&mut Engine) -> Step<T> + Send + 'static,
@@ -92,14 +92,14 @@ impl ControlApi {
         self.soon(move |engine| Ok(observer.view(engine))).await
     }
 
-    /// A command, if whoever sent it may give one.
+    /// Parses a command, if its sender may give one.
     fn command<T: DeserializeOwned>(&self, headers: &HeaderMap, body: &[u8]) -> Result<T, ApiError> {
         self.control.check(headers)?;
         Ok(serde_json::from_slice(body)?)
     }
 
-    /// Has what is wanted of each export done, one after the other, and sends a line for each; meanwhile, now and then, one that says how
-    /// far it is. One at a time, for the event loop takes only so many control requests.
+    /// Runs the step of each export, one after another, and sends a line for each; meanwhile it sends lines
+    /// with the progress now and then. One at a time, as the event loop's queue of control requests is short.
     async fn report<T: Serialize + Send + Sync + 'static>(
         self,
         mut lines: Lines,

@@ -1,4 +1,4 @@
-//! `/metrics`: the figures by their stable names.
+//! `/metrics`: figures under their stable names.
 
 use tiermem_live::metrics::{Exposition, escape};
 
@@ -135,7 +135,7 @@ fn states(text: &mut Exposition, exports: &[Labelled<'_>]) {
     }
 }
 
-/// A family, and its samples: what each stands for, as labels, and its value.
+/// A family and its samples: the labels and the value of each.
 type SplitFamily = (&'static str, &'static str, &'static [(&'static str, fn(&Counts) -> u64)]);
 /// Counters that are split by a label.
 const SPLIT_COUNTS: [SplitFamily; 5] = [

@@ -1,5 +1,5 @@
-//! The HTTP port: the live page and metrics of [`tiermem_live`], `/api/status` with the engine's current figures, and the
-//! commands `/api/set`, `/api/flush`, `/api/drop`.
+//! HTTP port: the live page and metrics of [`tiermem_live`], `/api/status` with the
+//! engine's current figures, and the commands `/api/set`, `/api/flush`, `/api/drop`.
 
 pub mod command;
 mod control_api;

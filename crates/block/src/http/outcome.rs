@@ -1,4 +1,4 @@
-//! The result of a command or query to the engine: an answer, a wait, or an error that tells the operator what to do.
+//! Outcome of a command or query to the engine: an answer, a wait, or an error that tells the operator what to do.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the HTTP port shows.
+//! View of the HTTP port: all that it shows.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ pub struct View {
     pub version: String,
     /// Seconds since the server started.
     pub uptime_s: f64,
-    /// Connections open now, those that are negotiating included.
+    /// Connections open now, including those that are negotiating.
     pub connections: u64,
     /// Connections that were let in since the start.
     pub connections_accepted: u64,
@@ -43,32 +43,32 @@ pub struct ExportView {
     pub times: Times,
 }
 
-/// How long requests took since the start. Processing is looking up, allocating and planning, until a request's parts are on their way
-/// to devices and stores (or wait for something): [`OpTimesTotals::processing`]. The other times are those from when a request was there as a
-/// whole until its reply was ready to be sent.
+/// Latency of requests since the start. Processing is look-up, allocation and planning, until a request's
+/// parts are on their way to devices and stores (or wait for something): [`OpTimesTotals::processing`].
+/// The other times run from a request's complete arrival until its reply is ready to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// Processing of reads and writes: the median, nanoseconds. None before the first; so with all of these.
+    /// Processing of reads and writes: the median, nanoseconds. `None` before the first, as for all of these.
     pub processing_p50_ns: Option<f64>,
-    /// 99% took at most so long.
+    /// 99th percentile.
     pub processing_p99_ns: Option<f64>,
     /// The mean.
     pub processing_mean_ns: Option<f64>,
     /// Reads: the median, microseconds.
     pub read_p50_us: Option<f64>,
-    /// 99% of reads took at most so long.
+    /// 99th percentile of reads.
     pub read_p99_us: Option<f64>,
     /// The mean of reads.
     pub read_mean_us: Option<f64>,
     /// Writes: the median, microseconds.
     pub write_p50_us: Option<f64>,
-    /// 99% of writes took at most so long.
+    /// 99th percentile of writes.
     pub write_p99_us: Option<f64>,
     /// The mean of writes.
     pub write_mean_us: Option<f64>,
     /// Flushes: the median, microseconds.
     pub flush_p50_us: Option<f64>,
-    /// 99% of flushes took at most so long.
+    /// 99th percentile of flushes.
     pub flush_p99_us: Option<f64>,
     /// The mean of flushes.
     pub flush_mean_us: Option<f64>,

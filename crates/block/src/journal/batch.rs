@@ -1,5 +1,5 @@
-//! Batches, the unit of writing to the log. Each carries the checksum of the previous one, so a chain of them was written
-//! by one process after the other and contains nothing left over.
+//! Batch of records, the unit of writing to the log. Each carries the checksum of
+//! the previous one, so a chain of batches contains no leftovers of older ones.
 
 use super::bytes::{crc, put, u32_at, u64_at};
 use super::layout::Layout;
@@ -11,7 +11,7 @@ pub const ALIGN_BYTES: usize = 4096;
 pub const HEADER_BYTES: usize = 64;
 const MAGIC: u32 = u32::from_le_bytes(*b"TMBB");
 
-/// What stands in front of a batch's records.
+/// The header before a batch's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// One more than that of the batch before.
@@ -76,7 +76,7 @@ impl Header {
             body_sum: u32_at(bytes, 48),
             previous_sum: u32_at(bytes, 52),
         };
-        // Sums of these must not overflow, whatever was made to fit the checksum.
+        // Sums of these must not overflow, even in a batch forged to fit the checksum.
         let numbers = [header.sequence, header.first_lsn, header.sealed];
         numbers.iter().all(|number| *number < 1 << 62).then_some((header, sum))
     }

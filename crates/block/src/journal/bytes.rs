@@ -1,4 +1,4 @@
-//! Little-endian numbers in bytes. The caller guarantees that the bytes are there: blocks and pages have fixed sizes.
+//! Little-endian numbers in bytes. The caller guarantees that the bytes exist: blocks and pages have fixed sizes.
 
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])

@@ -1,13 +1,14 @@
-//! Checkpoints: images of pages are written to their places, so that the log's old end can be used again.
+//! Checkpoints: images of pages are written to their places, so that the log's old end can be reused.
 //!
-//! A round takes the pages that wait longest, as they are, announces their images in the log ([`super::Record::Page`]) and holds them back
-//! until the log is sealed up to there: an image never says what power loss could take back. Then they are written, each over the
-//! older of its two images; then synced; then the superblock says where the log begins now; and when that is synced, the space
-//! before is free. The announcement tells recovery that a place may be torn; any other image that is not sound is damage.
+//! A round takes the pages that have waited longest, announces their images in the log ([`super::Record::Page`])
+//! and holds them back until the log is sealed up to there: an image never contains what power loss could take
+//! back. Then the images are written, each over the older of its page's two images, and synced. Then the
+//! superblock is written with the log's new begin, and when that is synced, the space before it is free. The
+//! announcement tells recovery that a place may be torn; any other image that is not sound is damage.
 //!
-//! **Room.** Each page that is not clean costs one announcement and a share of the round's batches. That much is always set aside
-//! ([`Checkpoint::has_room`]), so a full log can be emptied without anything new being let in. Where the table is larger than the memory
-//! for it, pages that are not clean are no more than half of what that holds: they cannot go.
+//! **Room.** Each page that is not clean costs one announcement and a share of the round's batches. That much is always
+//! reserved ([`Checkpoint::has_room`]), so a full log can be emptied without taking new records. Where the table is
+//! larger than the memory for it, at most half of that memory is for pages that are not clean: they cannot be dropped.
 
 use std::collections::VecDeque;
 
@@ -26,7 +27,7 @@ const ROUND_PAGES: usize = 512;
 const WRITES_MAX: usize = 64;
 /// Bytes of log that emptying it needs for each page: the announcement, and a round's few batches shared by its pages.
 const PAGE_COST_BYTES: u64 = 64;
-/// Bytes of log that emptying it needs whatever there is.
+/// Bytes of log that a round needs in any case.
 const ROUND_COST_BYTES: u64 = 64 << 10;
 
 /// A page of a round.
@@ -63,7 +64,7 @@ enum Round {
 #[derive(Debug, Default)]
 pub struct Checkpoint {
     round: Round,
-    /// Pages whose images are on their way.
+    /// Pages with images being written.
     pages: usize,
     is_wanted: bool,
     done: u64,
@@ -178,7 +179,7 @@ impl Checkpoint {
                     self.pages = 0;
                     let tail = wanted_tail(table, volumes, log);
                     if tail == superblock.tail {
-                        // Nothing is freed, and nobody calls again for pages that are left.
+                        // Nothing was freed, and no call comes for the pages that are left.
                         return table.dirty_pages() > 0;
                     }
                     superblock.epoch += 1;

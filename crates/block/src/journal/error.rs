@@ -1,4 +1,4 @@
-//! Why a cache device cannot be used, and what the operator can do.
+//! Errors of a cache device that cannot be used, and what the operator can do.
 
 use tiermem_policy::extents::GeometryError;
 use tiermem_tier::block::BlockError;

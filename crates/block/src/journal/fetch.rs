@@ -1,4 +1,4 @@
-//! Pages of the table that are not in memory, read at start, when nothing else is in flight.
+//! Reading of table pages that are not in memory, at the start, when nothing else is in flight.
 
 use tiermem_tier::block::BlockIo;
 
@@ -8,7 +8,7 @@ use super::record::Record;
 use super::table::Table;
 use super::{JournalError, Layout, Lsn};
 
-/// Images of pages that are not in memory, read one after the other.
+/// Images of pages that are not in memory, read one after another.
 pub(super) struct Images<'a> {
     device: &'a mut dyn BlockIo,
     window: DeviceReader,

@@ -1,11 +1,11 @@
-//! The last step of recovery: its decisions are written down, all at once.
+//! Last step of recovery: its decisions are written down, all at once.
 //!
-//! Until every suspect is dealt with nothing may be sealed, and the verdicts may be more than the log has room for. So they go
-//! into the pages: a batch with [`Record::Mend`] says that pages are about to be written, then all pages that the log has changed
-//! are written over their older images and synced, and then a batch is sealed up to that record. A crash in between leaves the
-//! record as the last word; recovery then allows torn pages and pages that are ahead, and does the rest again. Blocks that were
-//! open stay so until they are closed by records behind the seal: a page that is written already must not make the units of its
-//! blocks in other pages look as if they were strict.
+//! Nothing may be sealed before every suspect unit is decided, and the verdicts may need more room than the log
+//! has. So they go into the pages. A batch with [`Record::Mend`] announces that pages are about to be written;
+//! then all pages that the log has changed are written over their older images and synced; then a batch is sealed
+//! up to that record. After a crash in between, that record is the last one of the log; recovery then allows torn
+//! pages and pages that are ahead, and repeats the rest. Open blocks stay open until records behind the seal
+//! close them: a page that is written already must not make the units of its blocks in other pages look strict.
 
 use tiermem_tier::block::{AlignedBuffer, BlockIo, Request};
 

@@ -1,4 +1,4 @@
-//! Metadata with valid checksums and nonsensical contents: it must be refused or tolerated, never cause a panic.
+//! Forged metadata with valid checksums and nonsensical contents: it must be refused or tolerated, never cause a panic.
 
 use proptest::prelude::*;
 use tiermem_tier::block::{BlockIo, MemoryDisk};

@@ -1,4 +1,4 @@
-//! Makes a cache on a device that is empty, or whose contents may be lost.
+//! Formatting: makes a cache on a device that is empty, or that may be overwritten.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,15 +15,14 @@ use super::{JournalError, Layout, LayoutConfig};
 /// So much at the front of a device must be zeros for it to be empty: file systems, partitions and volume managers that people
 /// put on disks have their marks there.
 const FRONT_BYTES: u64 = 1 << 20;
-/// And so much at its end, where others have theirs.
+/// Bytes that must be zeros at its end, where some formats have their marks.
 const END_BYTES: u64 = 128 << 10;
-/// What those are called who have something else there.
+/// How the errors name foreign contents.
 const STRANGER: &str = "something that is not a block cache";
 
-/// Makes an empty cache on a device. `force` does so whatever lies there; all of it is lost.
+/// Makes an empty cache on a device. With `force` it does so over any contents, which are lost.
 ///
-/// # Errors
-/// Sizes that cannot be; a device that is not empty; a device that fails.
+/// # Errors Invalid sizes; a device that is not empty; a device that fails.
 pub fn format(device: &mut dyn BlockIo, config: &LayoutConfig, force: bool) -> Result<Layout, JournalError> {
     let layout = Layout::plan(device.capacity_bytes(), config)?;
     if !force {
@@ -53,11 +52,10 @@ pub fn format(device: &mut dyn BlockIo, config: &LayoutConfig, force: bool) -> R
     Ok(layout)
 }
 
-/// Refuses a file that holds something else, before anything is done to it: [`format()`] does so too, but by then whoever opened the
-/// file may have given it another length. What cannot be read is left to the one who opens it.
+/// Refuses a file with foreign contents before anything is changed: [`format()`] does so too, but by then the
+/// caller may have changed the file's length. A file that cannot be read is left to the code that opens it.
 ///
-/// # Errors
-/// [`JournalError::Occupied`].
+/// # Errors [`JournalError::Occupied`].
 pub fn refuse_stranger(path: &Path) -> Result<(), JournalError> {
     let mut front = Vec::new();
     let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());

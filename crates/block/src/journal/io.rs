@@ -1,4 +1,4 @@
-//! Synchronous I/O at the start, with the same requests as later: direct I/O where the device allows it.
+//! Synchronous I/O at the start, with the same kind of requests as later: direct I/O where the device allows it.
 
 use tiermem_tier::block::{AlignedBuffer, BlockError, BlockIo, Completion, Request};
 

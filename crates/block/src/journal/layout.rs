@@ -1,4 +1,4 @@
-//! How a cache device is divided: superblock, log, table, data.
+//! Layout of a cache device: superblock, log, table, data.
 
 use std::ops::Range;
 
@@ -48,10 +48,9 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Divides a device of so many bytes: as many whole groups as fit.
+    /// Divides a device of `device_bytes`: as many whole groups as fit.
     ///
-    /// # Errors
-    /// Sizes that cannot be, and a device that is too small for them.
+    /// # Errors Invalid sizes, and a device that is too small for them.
     pub fn plan(device_bytes: u64, config: &LayoutConfig) -> Result<Self, JournalError> {
         let default_log = (device_bytes / 256).clamp(1 << 20, 256 << 20).next_multiple_of(UNIT_BYTES);
         let log_bytes = config.log_bytes.unwrap_or(default_log);
@@ -62,7 +61,7 @@ impl Layout {
                 most_bytes: LOG_BYTES_MAX,
             });
         }
-        // The sizes are judged as for a cache that has room; then so many groups as fit are taken.
+        // The sizes are checked as for a cache with room; then as many groups as fit are taken.
         let roomy = |capacity_bytes| Geometry::new(&config.block_bytes, config.group_bytes, capacity_bytes);
         let least_groups = config.block_bytes.len() as u64 + 1;
         let group_bytes = match roomy(0) {
@@ -99,9 +98,9 @@ impl Layout {
         })
     }
 
-    /// The same for fewer groups: what was formatted on a device that has grown since.
+    /// The layout with `groups` groups: as formatted on a device that has grown since.
     pub(super) fn with_end(config: &LayoutConfig, groups: u32) -> Result<Self, JournalError> {
-        // The least device for so many groups, found from the plan of a roomy one.
+        // The smallest device for this number of groups, found from the plan of a large one.
         let group_bytes = config.group_bytes.or(config.block_bytes.last().copied()).unwrap_or(UNIT_BYTES);
         if group_bytes > 4 * BLOCK_BYTES_MAX {
             let largest = config.block_bytes.last().copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The journal at work: a record changes table and volumes and is appended to the log; what is due is submitted.
+//! Journal at work: a record changes table and volumes and is appended to the log; requests that are due are submitted.
 
 use std::ops::Range;
 
@@ -161,8 +161,8 @@ impl Journal {
         })
     }
 
-    /// Whether any of these units became dirty and that is not sealed. To overwrite one that was not promised to anybody is no loss, but
-    /// whoever promises it meanwhile must wait for the record of the write that overwrites it.
+    /// Whether any of these units became dirty without a seal yet. Overwriting one that was promised to no client
+    /// loses nothing, but a flush that promises it meanwhile must wait for the record of the overwriting write.
     pub fn is_unsealed(&self, mut units: Range<u64>) -> bool {
         units.any(|unit| self.unsealed.has(unit) && self.table.state(unit) == UnitState::Dirty)
     }
@@ -178,7 +178,7 @@ impl Journal {
         self.table.has_sums(units)
     }
 
-    /// Whether checksums of these units cannot be had, so that nobody can tell what lies there.
+    /// Whether checksums of these units cannot be read, so that their data cannot be verified.
     pub fn has_lost_sums(&self, units: Range<u64>) -> bool {
         self.table.has_lost_sums(units)
     }
@@ -317,7 +317,7 @@ impl Journal {
         for image in &images {
             self.append(Record::Page { page: image.page, version: image.version, since: image.since.0 });
         }
-        // Volumes whose records would keep the log's end where it is.
+        // Volumes with records that would keep the log's end in place.
         let end = self.table.oldest().unwrap_or(Lsn(includes.0 + 1));
         for volume in self.volumes.older(end) {
             self.append(Record::Volume(&volume));
@@ -327,7 +327,8 @@ impl Journal {
         self.checkpoint.begin(images, upto);
     }
 
-    /// The batch with all that was appended, without a newer seal; whoever asks writes it and syncs. Nothing else is in flight.
+    /// The batch with all that was appended, without a newer seal;
+    /// the caller writes it and syncs. Nothing else is in flight.
     pub(super) fn build_for_recovery(&mut self) -> Option<Request> {
         self.log.build_for_recovery()
     }

@@ -1,7 +1,7 @@
-//! The log at work: records are gathered into batches, which are written one at a time, synced, sealed.
+//! Log writer: records are gathered into batches, which are written one at a time, synced, sealed.
 //!
-//! A batch says with its seal that all data of the records up to there are durable. A record is *sealed* when such a batch is durable
-//! itself, so a seal takes two syncs, one behind the other.
+//! A batch's seal says that all data of the records up to there are durable. A record is
+//! *sealed* when such a batch is durable itself, so a seal takes two syncs, one after the other.
 
 use tiermem_tier::block::Request;
 
@@ -10,13 +10,13 @@ use super::record::Record;
 use super::ring::Ring;
 use super::{LOG_TOKEN, Layout, Lsn, SYNC_TOKEN, Stats};
 
-/// A batch is written when it has so many bytes of records, whether somebody waits or not.
+/// Bytes of records at which a batch is written, whether or not an operation waits for it.
 const BATCH_BYTES: usize = 64 << 10;
-/// Or when its first record has waited so long.
+/// Age of its first record at which it is written.
 const BATCH_AGE_NS: u64 = 5_000_000;
-/// What was appended is sealed after so long.
+/// Age at which appended records are sealed.
 const SEAL_AGE_NS: u64 = 1_000_000_000;
-/// Or after so many bytes of data.
+/// Bytes of data after which they are sealed.
 const SEAL_DATA_BYTES: u64 = 256 << 20;
 
 /// A sync in flight, and what it makes durable.
@@ -67,7 +67,7 @@ pub struct LogWriter {
     batch: Option<Header>,
     sync: Option<Sync>,
     want_written: Lsn,
-    /// The first and the last that somebody waits for.
+    /// The first and the last record that an operation waits for.
     want_synced: Option<(Lsn, Lsn)>,
     want_sealed: Lsn,
     /// Since when a record waits for its batch, and for its seal.
@@ -233,7 +233,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// The batch with all that was appended, without a newer seal; whoever asks writes it and syncs. Nothing else is in flight.
+    /// The batch with all that was appended, without a newer seal;
+    /// the caller writes it and syncs. Nothing else is in flight.
     pub fn build_for_recovery(&mut self) -> Option<Request> {
         let (at, buffer, header) = self.ring.build(&self.uuid, self.session, self.seal_built)?;
         let last = Lsn(header.last_lsn());
@@ -242,8 +243,8 @@ impl LogWriter {
         Some(Request::write(LOG_TOKEN, self.log_at + at, buffer))
     }
 
-    /// Submits a sync if somebody waits for one, or for the sync with the number `wanted`; whether it did. One at a time, beside the
-    /// next batch.
+    /// Submits a sync if an operation waits for one, or for the sync with the number
+    /// `wanted`; returns whether it did. One at a time, beside the next batch.
     pub fn submit_sync(&mut self, wanted: u64, out: &mut Vec<Request>) -> bool {
         if self.sync.is_some() {
             return false;
@@ -284,7 +285,7 @@ impl LogWriter {
             self.sealed <= self.synced && self.synced <= self.written && self.written <= self.appended,
             "what is sealed is durable, what is durable is written"
         );
-        // Which of those between the first and the last are waited for is not known any more: the last stands for them.
+        // Which records between the first and the last are waited for is not known any more: the last represents them.
         self.want_synced = self
             .want_synced
             .filter(|(_, last)| *last > self.synced)

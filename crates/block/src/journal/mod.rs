@@ -1,14 +1,16 @@
-//! The metadata of a cache device: which block of which volume lies where, which units of it are valid and dirty, and what
-//! their checksums are. A log with checkpoints keeps them through the death of the process and through power loss.
+//! Journal of a cache device, its metadata: which block of which volume lies
+//! where, which units of it are valid and dirty, and their checksums. A log with
+//! checkpoints keeps them through the death of the process and through power loss.
 //!
-//! `docs/block-design.md` has the protocol, `docs/block-format.md` the bytes. [`format()`] and [`open`] work synchronously, at
-//! start; a [`Journal`] does no I/O itself: it hands out requests and takes completions.
+//! `docs/block-design.md` has the protocol, `docs/block-format.md` the bytes. [`format()`] and [`open`] work
+//! synchronously, at the start; a [`Journal`] does no I/O itself: it returns requests and takes completions.
 //!
 //! - [`Layout`] divides the device: superblock, log, table, data.
-//! - [`Record`]s change the table ([`table`]), in the course of work and in recovery by the same function; batches of them make the log.
-//!   The table need not be in memory as a whole: what a unit is always is, its checksum when it [`Journal::has_sums`].
-//! - Checkpoints write pages of the table, so that the log's space is used again.
-//! - Recovery reads table and log, and looks at the data that power loss may have spoiled.
+//! - [`Record`]s change the table ([`table`]), during operation and in recovery by the same function; batches of them
+//!   make the log. The table need not be in memory as a whole: the state of a unit always is, its checksum when it
+//!   [`Journal::has_sums`].
+//! - Checkpoints write pages of the table, so that the log's space can be reused.
+//! - Recovery reads table and log, and checks the data that power loss may have damaged.
 //!
 //! # What the engine keeps to
 //!
@@ -101,7 +103,7 @@ pub struct Stats {
     pub log_bytes: u64,
     /// Those in use.
     pub log_used_bytes: u64,
-    /// Pages whose images are behind.
+    /// Pages with images that lack records.
     pub dirty_pages: u64,
     /// Memory held.
     pub memory_bytes: u64,

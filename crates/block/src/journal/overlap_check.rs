@@ -1,4 +1,4 @@
-//! Whether a table's blocks can all be where they are.
+//! Overlap check: whether all blocks of a table can be where it says.
 
 use super::Layout;
 use super::table::{BlockState, Illegal};

@@ -1,4 +1,4 @@
-//! A page of the table as it lies on the device: the state of some units and of the slots that begin among them.
+//! Page of the table as it lies on the device: the state of some units and of the slots that begin among them.
 
 use super::bytes::{crc, put, u32_at, u64_at};
 
@@ -8,7 +8,7 @@ const HEADER_BYTES: usize = 32;
 const MAGIC: u32 = u32::from_le_bytes(*b"TMBP");
 const PIECE_BITS: u32 = 36;
 
-/// How many units and slots a page has; the same for all pages of a cache.
+/// Number of units and slots of a page; the same for all pages of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageShape {
     /// Units.
@@ -18,7 +18,7 @@ pub struct PageShape {
 }
 
 impl PageShape {
-    /// The shape where a slot has so many units: whole slots, as many as fit, or part of one.
+    /// The shape for slots of `piece_units`: whole slots, as many as fit, or part of one.
     pub fn of(piece_units: u64) -> Self {
         let shape = |slots: u64| PageShape { units: (slots * piece_units) as u32, slots: slots as u32 };
         if piece_units > 512 {
@@ -65,7 +65,7 @@ impl PageShape {
         put(page, HEADER_BYTES + unit as usize * 4, &sum.to_le_bytes());
     }
 
-    /// A word of the bits that say which units are valid, and of those that say which are dirty.
+    /// A word of the bits for valid units, and of the bits for dirty units.
     pub fn bits(self, page: &[u8], word: usize) -> (u64, u64) {
         (u64_at(page, self.valid_at() + word * 8), u64_at(page, self.dirty_at() + word * 8))
     }
@@ -149,7 +149,7 @@ pub fn is_sound(page: &[u8], uuid: &[u8; 16], number: u32, place: u64) -> bool {
     u32_at(page, 4) == MAGIC
         && u32_at(page, 24) == number
         && version(page) % 2 == place
-        // One more must be a number as well, whatever was made to fit the checksum.
+        // The next version must be a number as well, even in a page forged to fit the checksum.
         && version(page) < 1 << 62
         && u32_at(page, 0) == crc(uuid, &[&page[4..]])
 }

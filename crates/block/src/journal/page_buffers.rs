@@ -17,8 +17,8 @@ struct Frame {
     page: u32,
 }
 
-/// Places for pages. Which page goes when there are too many is told by a clock, which passes over those that were used since it came by
-/// last: a use costs it one bit, and most are those of a table that is in memory as a whole.
+/// Buffers for pages. When there are too many pages, a clock chooses the one to drop; it skips pages used
+/// since its last pass. A use costs one bit, and most uses are of a table that is in memory as a whole.
 #[derive(Debug)]
 pub struct Frames {
     frames: Vec<Frame>,
@@ -27,12 +27,12 @@ pub struct Frames {
     /// The clock draws nothing.
     rng: Rng,
     pages_max: usize,
-    /// None could go when one was last to: so many pages may come before one looks again.
+    /// The last search found no page to drop: this number of pages may come before the next search.
     patience: usize,
 }
 
 impl Frames {
-    /// For so many pages, and more only while these are all in use.
+    /// For `pages_max` pages, and more only while these are all in use.
     pub fn new(pages_max: usize) -> Self {
         let (order, rng) = (Clock::new(1, 1), Rng::seeded(0));
         Frames { frames: Vec::new(), free: Vec::new(), order, rng, pages_max, patience: 0 }

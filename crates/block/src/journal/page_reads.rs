@@ -1,4 +1,4 @@
-//! Pages of the table that are not in memory, read while the engine works.
+//! Page reads: pages of the table that are not in memory, read while the engine works.
 
 use tiermem_tier::block::{AlignedBuffer, BlockError, Request};
 
@@ -9,7 +9,7 @@ use super::table::Table;
 /// Pages that are read at a time.
 const READS_MAX: usize = 64;
 
-/// Pages that are being read, and those that were.
+/// Pages being read, and pages just read.
 #[derive(Debug, Default)]
 pub struct PageReads {
     in_flight: usize,
@@ -17,7 +17,7 @@ pub struct PageReads {
 }
 
 impl PageReads {
-    /// Reads pages that somebody needs.
+    /// Submits reads of the pages that are needed.
     pub fn submit(&mut self, table: &mut Table, out: &mut Vec<Request>) {
         while self.in_flight < READS_MAX
             && let Some(page) = table.next_wanted()

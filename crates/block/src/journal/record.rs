@@ -1,4 +1,4 @@
-//! The records of the log, and how they are written.
+//! Records of the log, and their encoding.
 
 use std::ops::Range;
 
@@ -195,7 +195,7 @@ impl Record<'_> {
     }
 }
 
-/// Reads records one after the other.
+/// Reads records one after another.
 pub struct Reader<'a> {
     bytes: &'a [u8],
     sums: Vec<u32>,

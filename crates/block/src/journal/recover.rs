@@ -1,4 +1,4 @@
-//! Opens a cache: superblock, table, log, and a look at the data that power loss may have spoiled.
+//! Recovery of a cache: superblock, table, log, and a check of the data that power loss may have damaged.
 
 use tiermem_tier::block::BlockIo;
 
@@ -28,9 +28,9 @@ pub struct Recovered {
     pub blocks: u64,
     /// Records read from the log.
     pub records: u64,
-    /// Units whose data were looked at and fit.
+    /// Units with data that were checked and fit.
     pub kept_units: u64,
-    /// Units that were dropped: the backing store has them, or nobody was told that they are durable.
+    /// Units that were dropped: the backing store has them, or they were never acknowledged as durable.
     pub dropped_units: u64,
     /// Dirty units that were being overwritten, and are taken as they are: old, new, or a mix of sectors.
     pub taken_units: u64,
@@ -40,13 +40,12 @@ pub struct Recovered {
     pub superblock_repaired: bool,
 }
 
-/// Opens the cache on a device and brings it in order; all of it is durable when this returns. Nothing may be in flight. Of the table
-/// so many bytes are kept in memory, or all. Beside it there always is what each unit is (288 bytes for a page of the usual shape), and until
-/// this returns what the log has changed.
+/// Opens the cache on a device and recovers it; all of it is durable when this returns. Nothing may be in flight. At
+/// most `table_bytes` of the table are kept in memory, or all of it. In addition the state of each unit is always in
+/// memory (288 bytes for a page of the usual shape), and until this returns also everything that the log has changed.
 ///
-/// # Errors
-/// No cache, another one than asked for, damage, a device that fails. Each says what can be done; nothing was written to the
-/// device unless it failed in the midst of recovery, which can be tried again.
+/// # Errors No cache, another one than asked for, damage, a device that fails. Each says what can be done;
+/// nothing was written to the device unless it failed in the middle of recovery, which can be tried again.
 pub fn open(
     device: &mut dyn BlockIo,
     config: &LayoutConfig,
@@ -144,7 +143,8 @@ fn load_pages(
             (false, false) => return damaged("has no image that is as it was written"),
             (is_even, _) => {
                 let image = if is_even { even } else { odd };
-                // Only an image whose writing had begun can be torn, and only if the log still has all that the other lacks.
+                // Only an image that was being written can be torn, and only
+                // if the log still has all that the other lacks.
                 let next = page::version(image) + 1;
                 let announced = scan.announced.get(&number);
                 let is_torn = announced

@@ -1,7 +1,7 @@
-//! The log as a ring of batches: where the next one goes, what is still needed, and the records that wait to be written.
+//! Ring of the log's batches: where the next one goes, which are still needed, and the records that wait to be written.
 //!
-//! Places are counted on without end; a place on the device is the remainder. A batch lies in one piece: where it does not fit
-//! before the ring's end it begins at its start.
+//! Positions count on without end; a position on the device is the remainder. A batch
+//! is contiguous: where it does not fit before the ring's end it begins at its start.
 
 use std::collections::VecDeque;
 
@@ -139,7 +139,7 @@ impl Ring {
         self.tail = self.live.front().map_or(self.tail, |live| live.at);
     }
 
-    /// Bytes in use, and those that the waiting records will need.
+    /// Bytes in use, plus those that the waiting records will need.
     pub fn used_bytes(&self) -> u64 {
         let bodies = self.full.len() as u64 * (self.body_bytes_max + HEADER_BYTES) as u64;
         let making = (self.making.bytes.len() + HEADER_BYTES).next_multiple_of(batch::ALIGN_BYTES) as u64;

@@ -1,5 +1,5 @@
-//! Reads the log from the device: the chain of batches that the superblock points to, what they announce, and whether the
-//! log ends at a valid place.
+//! Scan of the log on the device: the chain of batches that the superblock
+//! points to, what they announce, and whether the log ends at a valid place.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -149,8 +149,8 @@ impl<'a> Scan<'a> {
         if reader.left() == 0 { Ok(()) } else { Err(odd()) }
     }
 
-    /// A batch that is missing may be one whose write was cut off: then nothing behind it can say that it was durable. Batches of
-    /// earlier rounds of the ring, and of ends that were cut off before, speak of earlier records only.
+    /// A missing batch may be one whose write was interrupted: then no batch behind it can say that it was durable.
+    /// Batches of earlier rounds of the ring, and of ends interrupted before, refer to earlier records only.
     fn look_behind_the_end(&mut self, device: &mut dyn BlockIo) -> Result<(), JournalError> {
         let last = self.last_lsn();
         for at in (0..self.layout.log_bytes).step_by(ALIGN_BYTES) {

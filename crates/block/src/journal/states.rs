@@ -1,4 +1,4 @@
-//! The state of every unit: three bits, always in memory, whether the page with its checksum is or not.
+//! States of all units: three bits each, always in memory, even if the page with the checksum is not.
 
 use std::ops::Range;
 
@@ -29,12 +29,12 @@ struct Word {
     recorded: u64,
 }
 
-/// What becomes of units.
+/// Transition of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// They were written, and are dirty or not.
     Written { dirty: bool },
-    /// The backing store has those that are valid.
+    /// The backing store has the valid ones.
     Clean,
     /// They are not cached any more.
     Drop,

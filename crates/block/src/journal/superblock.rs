@@ -1,5 +1,5 @@
-//! The superblock: whose device this is, how it is divided, and where the log begins. Two copies are written in turn, so a torn
-//! write leaves the other.
+//! Superblock: identity of the device, its layout, and where the log begins.
+//! Two copies are written in turn, so a torn write leaves the other.
 
 use super::bytes::{crc, put, u32_at, u64_at};
 use super::page::PAGE_BYTES;
@@ -46,7 +46,7 @@ pub enum SuperblockState {
     Sound(Box<Superblock>),
     /// Formatting was begun and not finished.
     Unfinished,
-    /// One of another version, whatever it says.
+    /// One of another version, with any contents.
     Version(u32),
     /// One that is not as it was written.
     Damaged,

@@ -1,11 +1,11 @@
-//! The table: the state of every unit and slot, in pages. One function changes it, in the course of work and in recovery alike.
+//! Table: the state of every unit and slot, in pages. One function changes it, during operation and in recovery alike.
 //!
-//! Every page knows the LSN up to which it includes records, and passes over those that it includes already. So a record whose
-//! units lie in several pages is applied to each for itself, whichever images of them a crash has left.
+//! Every page knows the LSN up to which it includes records, and skips those that it includes already. So a record
+//! with units in several pages is applied to each page separately, no matter which of their images a crash has left.
 //!
-//! What units are ([`States`]) is always in memory. Checksums and slots, most of a page, are there for the pages that were used
-//! lately ([`Frames`]), which may be all. What a record says of a page that is not there waits until it is read. A page stays as
-//! long as its image on the device lacks something.
+//! The states of units ([`States`]) are always in memory. Checksums and slots, most of a page, are in
+//! memory for the recently used pages ([`Frames`]), which may be all. Changes of a page that is not in
+//! memory wait until it is read. A page stays in memory as long as its image on the device lacks records.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -93,7 +93,7 @@ pub struct Table {
     late: HashMap<u32, Vec<Entry>>,
     /// Pages to be read.
     wanted: VecDeque<u32>,
-    /// Pages whose images lack records, in the order of the first of these.
+    /// Pages with images that lack records, in the order of the first such record.
     dirty: VecDeque<u32>,
 }
 
@@ -111,7 +111,8 @@ fn spans(units: Range<u64>, per_page: u32) -> impl Iterator<Item = (u32, Range<u
 }
 
 impl Table {
-    /// Without any image yet; so many pages are to be in memory at most, beside those whose images lack something.
+    /// A table without any image yet. At most `pages_max` pages are
+    /// in memory, beside those with images that lack records.
     pub fn new(layout: &Layout, pages_max: usize) -> Self {
         let (lsn, frame) = (Lsn(0), NO_FRAME);
         let nothing = PageInfo {
@@ -221,7 +222,7 @@ impl Table {
         self.pages[page as usize].frame != NO_FRAME
     }
 
-    /// Whether the checksums of these units are in memory, or lost. Those that are neither will be read.
+    /// Whether the checksums of these units are in memory, or lost. Others will be read.
     #[inline]
     pub fn has_sums(&mut self, units: Range<u64>) -> bool {
         let mut all = true;
@@ -280,7 +281,7 @@ impl Table {
         late.into_iter().try_for_each(|entry| entry.write(self.layout.shape, bytes))
     }
 
-    /// Lets pages go where there are too many, whose images lack nothing.
+    /// Drops pages from memory where there are too many, only those with complete images.
     #[inline]
     pub fn make_room(&mut self) {
         let pages = &mut self.pages;
@@ -474,7 +475,7 @@ impl Table {
         self.dirty.front().map(|page| self.pages[*page as usize].since)
     }
 
-    /// Pages whose images do not include all records.
+    /// Pages with images that do not include all records.
     pub fn dirty_pages(&self) -> usize {
         self.dirty.len()
     }
@@ -559,7 +560,7 @@ impl Table {
         block.valid.clear();
         block.dirty.clear();
         block.poisoned.clear();
-        // Of a block that cannot be there is nothing to tell: whoever asked checks it.
+        // An impossible block has no units to report: the caller checks it.
         for unit in self.block_units(slot, class).unwrap_or(0..0) {
             let state = self.state(unit);
             if matches!(state, UnitState::Clean | UnitState::Dirty) {

@@ -1,10 +1,10 @@
-//! Units that power loss may have damaged (rule 5 of `docs/block-design.md`): units that are open, or have records behind the
-//! last seal, are compared with their checksums; all others are strict.
+//! Torn units: those that power loss may have damaged (rule 5 of `docs/block-design.md`). Units that are
+//! open, or have records behind the last seal, are compared with their checksums; all others are strict.
 //!
-//! A unit that does not fit falls back to its last sealed state. If that was dirty, its sectors are its own, old or new, and it
-//! is taken as it is: `may_overwrite` sees to it that a unit is not overwritten before its dirtiness is sealed. If it was
-//! not, the sectors may be another block's; no flush that covered the unit was followed by a write to it, so whoever wrote it was
-//! promised nothing, and what the backing store has counts. If it was lost, it still is.
+//! A unit that does not fit falls back to its last sealed state. If that was dirty, its sectors are its own, old or
+//! new, and it is kept as it is: `may_overwrite` ensures that a unit is not overwritten before its dirtiness is
+//! sealed. If it was not, the sectors may be another block's. No flush that covered the unit was followed by a write
+//! to it, so no client was promised anything, and the backing store's data count. If it was lost, it still is.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use super::{JournalError, Layout, Lsn, checksum};
 const READ_UNITS: u64 = 64;
 const READS: usize = 16;
 
-/// What becomes of a dirty unit that does not fit.
+/// What to do with a dirty unit that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fallback {
     Drop,
@@ -35,7 +35,7 @@ pub struct Suspects {
     layout: Layout,
     sealed: Lsn,
     units: BTreeMap<u64, Fallback>,
-    /// Pages whose images a recovery that was not completed had written: their units were looked at then.
+    /// Pages with images written by an interrupted recovery: their units were checked then.
     ahead: Vec<bool>,
     /// Blocks with units to look at.
     blocks: Vec<Block>,
@@ -217,7 +217,8 @@ impl Suspects {
         }
         let fallback = match self.units.get(&it.unit) {
             Some(fallback) => *fallback,
-            // Untouched since it was sealed as dirty. But what an earlier recovery has judged must fit, and is left to those who read it.
+            // Untouched since it was sealed as dirty. But a verdict of an
+            // earlier recovery must fit, and is checked when it is read.
             None if self.ahead[table.page_of(it.unit) as usize] => return verdicts.kept_units += 1,
             None => Fallback::Take,
         };

@@ -1,5 +1,5 @@
-//! Units whose dirty state is not sealed yet: if power is lost while one of them is overwritten, recovery could not tell a
-//! mix of its own sectors from what another block left there.
+//! Unsealed units: those with a dirty state that is not sealed yet. If power is lost while one of them
+//! is overwritten, recovery could not tell a mix of its own sectors from another block's leftovers.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use super::table::{Table, UnitState};
 /// Runs of units: the first, how many.
 type Runs = Vec<(u64, u32)>;
 
-/// A generation whose end is known.
+/// A generation with a known end.
 #[derive(Debug)]
 struct Generation {
     number: u8,
@@ -22,8 +22,8 @@ struct Generation {
     runs: Runs,
 }
 
-/// For each of them the number of the generation in which it became dirty. A generation ends as a whole when the log is sealed up to its
-/// last record. There are as many as become dirty between two seals, however large the cache is.
+/// The generation in which each of them became dirty. A generation ends as a whole when the log is sealed up to its
+/// last record. Their number is that of the units that become dirty between two seals, independent of the cache's size.
 #[derive(Debug)]
 pub struct Unsealed {
     marks: HashMap<u64, u8, FixedState>,

@@ -1,5 +1,5 @@
-//! The volumes. They have no page in the table: each volume's last record stays in the log, and is written again before the
-//! log's end would pass it.
+//! Volumes in the log. They have no page in the table: each volume's last record
+//! stays in the log, and is written again before the log's end would pass it.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ impl Volumes {
         self.known.values().map(|known| known.synced.unwrap_or(known.lsn)).min()
     }
 
-    /// Those whose last record is older than this.
+    /// Volumes with a last record older than this.
     pub fn older(&self, than: Lsn) -> Vec<VolumeInfo> {
         self.known.values().filter(|known| known.lsn < than).map(|known| known.info.clone()).collect()
     }

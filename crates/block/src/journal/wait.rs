@@ -1,8 +1,8 @@
-//! What a caller waits for that may continue only once records are on the device.
+//! Wait of an operation that may continue only once records are on the device.
 
 use super::Lsn;
 
-/// Records that must be durable, and those whose seal must be.
+/// Records that must be durable, and records that must be sealed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wait {
     /// All up to this one are durable.

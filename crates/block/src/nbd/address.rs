@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! Address that an NBD server listens on.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub enum Address {
         /// Port; 0 lets the system choose where one listens.
         port: u16,
     },
-    /// A socket in the file system. One whose path begins with a zero byte is in the abstract namespace.
+    /// A socket in the file system. A path that begins with a zero byte is in the abstract namespace.
     Unix(PathBuf),
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A host as it stands in front of a port.
+/// A host as written before a port.
 pub(super) fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }

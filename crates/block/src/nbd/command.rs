@@ -1,4 +1,4 @@
-//! One request, as both sides speak of it.
+//! Command of one request, in the form that client and server share.
 
 use super::fields::{Fields, Head};
 use super::wire::{CommandFlags, REQUEST_BYTES, REQUEST_MAGIC};

@@ -1,4 +1,4 @@
-//! What can be asked about a volume's extents (section "Metadata querying").
+//! Metadata contexts: what can be queried about a volume's extents (section "Metadata querying").
 
 /// A metadata context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ impl Context {
         }
     }
 
-    /// What stands for it in a session's chunks.
+    /// Its number in a session's chunks.
     pub fn id(self) -> u32 {
         match self {
             Context::Allocation => 1,
@@ -83,8 +83,8 @@ impl Contexts {
         Context::ALL.into_iter().filter(move |context| self.contains(*context))
     }
 
-    /// Those of the set that `query` names, or, where `wildcards` count, whose namespace it is. `None` when `query`
-    /// lacks the colon that ends a namespace. A namespace of someone else's matches nothing.
+    /// The contexts of the set that `query` names, or, where `wildcards` count, those of the namespace that it
+    /// names. `None` when `query` lacks the colon that ends a namespace. A foreign namespace matches nothing.
     pub(super) fn matching(self, query: &str, wildcards: bool) -> Option<Self> {
         let (_, leaf) = query.split_once(':')?;
         let matches = |context: Context| {

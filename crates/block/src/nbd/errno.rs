@@ -49,7 +49,7 @@ impl Errno {
         NUMBERS.iter().find(|(errno, _)| *errno == self).map_or(5, |(_, number)| *number)
     }
 
-    /// What a number other than 0 stands for. One that the protocol does not know counts as [`Errno::Inval`].
+    /// The error of a number other than 0. A number unknown to the protocol counts as [`Errno::Inval`].
     pub fn from_wire(number: u32) -> Self {
         NUMBERS.iter().find(|(_, known)| *known == number).map_or(Errno::Inval, |(errno, _)| *errno)
     }

@@ -1,4 +1,4 @@
-//! What a server offers.
+//! Export: what a server offers.
 
 use super::context::Contexts;
 use super::rules::Rules;

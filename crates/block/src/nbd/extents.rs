@@ -1,4 +1,4 @@
-//! The answer to a block status, collected extent by extent.
+//! Extents of a block status reply, collected one by one.
 
 use super::command::Request;
 use super::wire::{CommandFlags, EXTENTS_MAX};

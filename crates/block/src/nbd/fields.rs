@@ -1,4 +1,4 @@
-//! Big-endian fields, read from the front of some bytes and written into a header of known size.
+//! Big-endian fields, read from the front of a byte slice and written into a header of known size.
 
 /// Reads fields one behind the other; `None` where the bytes end too early.
 #[derive(Clone, Copy, Debug)]

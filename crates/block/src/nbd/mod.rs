@@ -1,13 +1,13 @@
-//! The Network Block Device protocol: both ends as state machines, no I/O.
+//! Network Block Device protocol (NBD): client and server as state machines, no I/O.
 //!
-//! Every machine takes bytes as they come, however they are cut, and says what they mean; who owns the socket sends
-//! what it is handed and moves the payloads, which no machine copies. Section names in these files are those of
-//! `doc/proto.md` in the NetworkBlockDevice project, which defines the protocol.
+//! Every machine takes bytes as they arrive, in pieces of any size, and returns their meaning. The owner of
+//! the socket sends the bytes that it is given and moves the payloads, which no machine copies. Section names
+//! in these files are those of `doc/proto.md` in the NetworkBlockDevice project, which defines the protocol.
 //!
-//! A server runs [`Handshake`] until it gives a [`Session`], then [`Requests`], and answers through [`Replies`]. A
-//! client runs [`client::Negotiation`], then [`client::Transmission`]. [`Rules`] say which requests an export takes,
-//! and both sides hold a request against the same ones. Not spoken: oldstyle negotiation, and the experimental
-//! extensions (extended headers, resize).
+//! A server runs [`Handshake`] until it gives a [`Session`], then [`Requests`], and answers through
+//! [`Replies`]. A client runs [`client::Negotiation`], then [`client::Transmission`]. [`Rules`] say
+//! which requests an export takes, and both sides check requests against the same ones. Not
+//! supported: oldstyle negotiation, and the experimental extensions (extended headers, resize).
 
 mod address;
 pub mod client;

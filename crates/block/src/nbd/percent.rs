@@ -1,6 +1,6 @@
 //! Percent-encoding (RFC 3986, sections 2.1 to 2.3).
 
-/// The bytes that `text` stands for; `None` when a `%` lacks its two hexadecimal digits.
+/// The bytes that `text` encodes; `None` when a `%` lacks its two hexadecimal digits.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -18,7 +18,7 @@ pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A text that stands for `bytes`: unreserved characters and `/` stay, the rest is encoded.
+/// Encodes `bytes` as text: unreserved characters and `/` stay, the rest is encoded.
 pub(super) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {

@@ -1,4 +1,4 @@
-//! Assembles small messages that arrive in pieces.
+//! Reassembly of small messages that arrive in pieces.
 
 /// Room that is kept from one message for the next.
 const KEPT_BYTES_MAX: usize = 4096;

@@ -1,4 +1,4 @@
-//! Replies of a server: their headers. The owner of the socket sends the payload after them, from where it lies.
+//! Replies of a server: their headers. The owner of the socket sends the payload after them, without a copy.
 
 use super::errno::Errno;
 use super::extents::Extent;
@@ -89,7 +89,7 @@ impl Replies {
         head(cookie, chunk::OFFSET_DATA, done, len_bytes.saturating_add(8)).u64(offset).done()
     }
 
-    /// A chunk that stands for `len_bytes` of zeroes, at least one.
+    /// A chunk that represents `len_bytes` of zeroes, at least one.
     pub fn hole(cookie: u64, offset: u64, len_bytes: u32, done: bool) -> [u8; CHUNK_HEADER_BYTES + 12] {
         head(cookie, chunk::OFFSET_HOLE, done, 12).u64(offset).u32(len_bytes).done()
     }

@@ -1,4 +1,4 @@
-//! Requests as they come to a server.
+//! Requests as they arrive at a server.
 
 use super::command::{Command, RawRequest, Request};
 use super::errno::Errno;
@@ -21,16 +21,15 @@ pub enum Incoming {
 /// A request that is not served, and what to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Whose request it was.
+    /// Cookie of the request.
     pub cookie: u64,
     /// Why.
     pub fault: Fault,
-    /// Whether the connection ends once this was answered: the payload behind the request is longer than anyone
-    /// would wait for.
+    /// Whether the connection ends after this answer: the payload behind the request is too long to wait for.
     pub fatal: bool,
 }
 
-/// Bytes that are no request. The connection cannot go on: nobody knows where the next one begins.
+/// Bytes that are not a request. The connection cannot continue: the start of the next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// A request does not begin as one.

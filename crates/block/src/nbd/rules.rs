@@ -1,4 +1,4 @@
-//! Which requests an export takes. The server refuses others, and the client does not send them.
+//! Rules of an export: which requests it takes. The server refuses others, and the client does not send them.
 
 use super::command::{Command, Request};
 use super::errno::Errno;

@@ -1,4 +1,4 @@
-//! Where an export is to be found (`doc/uri.md` of the NetworkBlockDevice project, and RFC 3986).
+//! URI of an export (`doc/uri.md` of the NetworkBlockDevice project, and RFC 3986).
 
 use std::ffi::OsString;
 use std::fmt;
@@ -73,7 +73,7 @@ fn text(encoded: &str) -> Result<String, UriError> {
         .ok_or_else(|| UriError::Encoding(encoded.to_owned()))
 }
 
-/// What stands behind the question mark.
+/// The query, behind the question mark.
 #[derive(Default)]
 struct Parameters {
     socket: Option<PathBuf>,
@@ -175,7 +175,7 @@ impl fmt::Display for NbdUri {
         let mut parameters = Vec::new();
         match &self.address {
             Address::Tcp { host, port } => {
-                // An address of IPv6 stands in brackets as it is; a name may need encoding.
+                // An IPv6 address is written in brackets unchanged; a name may need encoding.
                 let host = if host.contains(':') {
                     address::bracketed(host)
                 } else {

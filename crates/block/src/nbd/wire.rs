@@ -1,4 +1,4 @@
-//! The numbers of the protocol: magics, codes, flags, limits (`doc/proto.md`, section "Values").
+//! Numbers of the protocol: magics, codes, flags, limits (`doc/proto.md`, section "Values").
 
 /// Opens the server's greeting: `NBDMAGIC`.
 pub const GREETING_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
@@ -147,7 +147,7 @@ macro_rules! flags {
                 $name(0)
             }
 
-            /// The flags whose bits are set, unknown ones kept.
+            /// The flags with these bits set, unknown ones kept.
             pub const fn from_bits(bits: u16) -> Self {
                 $name(bits)
             }

@@ -1,4 +1,4 @@
-//! One connection of a replay, and the requests of the workers that use it.
+//! Connection of a replay, and the requests of the workers that use it.
 
 use std::io;
 use std::time::Instant;
@@ -72,7 +72,7 @@ pub(super) struct Line {
     pub load: usize,
     /// The longest part of a request.
     part_max: u64,
-    /// The worker whose data are coming, and where in its buffer the next ones go.
+    /// The worker that data are arriving for, and the position in its buffer.
     data: (usize, usize),
 }
 
@@ -98,10 +98,9 @@ impl Line {
         left.min(self.part_max)
     }
 
-    /// Puts the part of the worker of this number up to be sent; a write's bytes stand in its buffer.
+    /// Queues the current part of the worker with this number; a write's bytes are in its buffer.
     ///
-    /// # Errors
-    /// When the export does not take such a request; in words for people.
+    /// # Errors When the export does not take such a request; as a message for users.
     pub fn issue(&mut self, number: usize, worker: &mut Worker) -> Result<(), String> {
         let command = if worker.span.write { Command::Write } else { Command::Read };
         let (flags, offset) = (CommandFlags::none(), worker.part_offset());
@@ -120,7 +119,7 @@ impl Line {
         Ok(())
     }
 
-    /// Sends what can be sent now. Appends the workers whose part has been answered before all of it was sent.
+    /// Sends as much as can be sent now. Appends the workers with a part that was answered before all of it was sent.
     pub fn send(&mut self, workers: &mut [Worker], answered: &mut Vec<usize>) -> Result<(), Broken> {
         let mut sent = Vec::new();
         self.link.send(|number| &workers[number].buffer[..], |number| sent.push(number))?;
@@ -133,14 +132,14 @@ impl Line {
         Ok(())
     }
 
-    /// Reads what has come. Appends the workers whose part is done.
+    /// Reads what has arrived. Appends the workers with a part that is done.
     pub fn receive(&mut self, workers: &mut [Worker], answered: &mut Vec<usize>) -> Result<(), Broken> {
         // Data that are longer than what is read at once come in several steps; else one step takes all there is.
         while self.step(workers, answered)? && self.link.transmission.payload_left() > 0 {}
         Ok(())
     }
 
-    /// `false` when there is nothing more to be had now.
+    /// Returns `false` when nothing more can be read now.
     fn step(&mut self, workers: &mut [Worker], answered: &mut Vec<usize>) -> Result<bool, Broken> {
         let (link, data) = (&mut self.link, &mut self.data);
         let left = link.transmission.payload_left() as usize;

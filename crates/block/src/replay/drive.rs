@@ -1,9 +1,10 @@
-//! The loop that takes requests from the trace, sends them and takes their replies.
+//! Replay loop: takes requests from the trace, sends them and takes their replies.
 //!
-//! A worker is in one of four states. *Idle*: its number is free in [`Order`]. *Waiting*: it has a request that must wait for others, and
-//! no connection. *Sent*: one part of its request is under way on its connection, whose `load` counts it. *Answered*: the part's reply
-//! is there and `answered` has its number, but only once its buffer is sent as well, since the buffer belongs to the socket until
-//! then. From there it sends the next part or becomes idle, which may make others ready.
+//! A worker is in one of four states. *Idle*: its number is free in [`Order`]. *Waiting*: it has a
+//! request that must wait for others, and no connection. *Sent*: one part of its request is in flight
+//! on its connection, whose `load` counts it. *Answered*: the part's reply has arrived and `answered`
+//! has the worker's number, but only once its buffer is sent as well, since the buffer belongs to the
+//! socket until then. From there it sends the next part or becomes idle, which may make others ready.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -35,7 +36,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 type Trace<'a> = dyn Iterator<Item = Result<Access, ReplayError>> + 'a;
 
-/// The trace's next request, which nobody has taken yet.
+/// The trace's next request, not yet taken by a worker.
 struct Next {
     span: Span,
     due: Option<Instant>,
@@ -51,7 +52,7 @@ struct Driver<'a> {
     expected_contents: Vec<ExpectedContent>,
     next: Option<Next>,
     exhausted: bool,
-    /// When the replay began, and the time in the trace that stands for that moment.
+    /// When the replay began, and the time in the trace that corresponds to that moment.
     began: Instant,
     first_ns: Option<u64>,
     /// Records that were read.
@@ -216,7 +217,7 @@ impl<'a> Driver<'a> {
             if free {
                 self.start(number);
             }
-            // Those whose request the export does not take are free again.
+            // Workers with a request that the export does not take are free again.
             self.settle();
         }
         Ok(())
@@ -404,7 +405,7 @@ impl<'a> Driver<'a> {
         if silence <= self.options.stall {
             return None;
         }
-        // Any connection with something to do stands for all of them.
+        // Any connection with requests in flight represents all of them.
         let line = self.lines.iter().find(|line| line.load > 0);
         let uri = line.map(|line| self.options.targets[line.export].uri.to_string()).unwrap_or_default();
         let why = format!("{uri}: no reply for {:.0} s", silence.as_secs_f64());

@@ -1,7 +1,8 @@
-//! What each sector of an export must hold.
+//! Expected content of an export's sectors.
 //!
-//! Kept by units of 4 KiB, since most writes cover whole ones: such a unit costs 16 bytes and its place in the table, any other 64 bytes
-//! more. A sector that was never written is not known; the first read of it says what it holds, and it must stay so.
+//! Kept by units of 4 KiB, since most writes cover whole ones: such a unit costs 16
+//! bytes and its place in the table, any other 64 bytes more. A sector that was never
+//! written is unknown; the first read of it defines its content, which must then stay.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -115,7 +116,7 @@ impl ExpectedContent {
         self.put(first, sectors, Sector::Written(version));
     }
 
-    /// A write of the sectors from `first` on has failed: nobody knows what they hold.
+    /// A write of the sectors from `first` on has failed: their content is unknown.
     pub fn lost(&mut self, first: u64, sectors: u64) {
         self.put(first, sectors, Sector::Unknown);
     }

@@ -1,4 +1,4 @@
-//! What a replay has counted.
+//! Figures of a replay.
 
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ pub enum End {
     Whole,
     /// It was told to.
     Stopped,
-    /// A connection broke or a server fell silent; so many requests were under way, and what was found.
+    /// A connection broke or a server fell silent, with requests in flight.
     Broken {
         /// Requests that were sent and not answered.
         under_way: usize,
@@ -148,7 +148,7 @@ pub enum End {
     },
 }
 
-/// What came of a replay.
+/// Result of a replay.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// For each target, in their order.

@@ -1,4 +1,4 @@
-//! Maps a request of the trace to an export and an offset.
+//! Mapping of a request of the trace to an export and an offset.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::pattern::SECTOR_BYTES;
 use super::survey::{Survey, sends};
 use crate::nbd::NbdUri;
 
-/// Volumes that share an export begin at multiples of so many bytes.
+/// Alignment of volumes that share an export, in bytes.
 const VOLUME_ALIGN: u64 = 4096;
 
 /// An export and the volumes that are replayed to it.
@@ -101,8 +101,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Lays volumes out. `exports` are size and least block of each target in bytes, in the targets' order. With `wrap`, what reaches beyond
-    /// an export's end is brought in from its begin; otherwise all of the trace must fit.
+    /// Lays volumes out. `exports` are size and least block of each target in bytes, in the targets' order. With
+    /// `wrap`, requests beyond an export's end wrap around to its begin; otherwise all of the trace must fit.
     ///
     /// # Errors
     /// When a volume lies nowhere or twice, or an export is too small.

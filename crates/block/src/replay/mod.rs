@@ -1,13 +1,15 @@
-//! Drives any NBD server with a trace of reads and writes, measures it, and verifies what it returns.
+//! Replay: drives any NBD server with a trace of reads and writes, measures it, and verifies what it returns.
 //!
-//! A client: it shares the protocol ([`crate::nbd`]) with the server, which is why it stands in this crate, and nothing with the cache. One thread drives all connections. A number of *workers* take the trace's requests in
-//! order, each one at a time: in a closed loop as soon as it is free, in a timed replay (an open loop) when the request is due. Workers
-//! stand for the threads with which Yang 2024 replays traces to several devices in parallel (section 2.3). Requests that overlap, and of
-//! which one writes, are done in the order of the trace: a worker whose request must wait for another's waits with it. So what a
-//! read must give is known ([`ExpectedContent`]), whatever is under way beside it.
+//! A client: it shares the protocol ([`crate::nbd`]) with the server, which is why it is in this crate,
+//! and nothing with the cache. One thread drives all connections. A number of *workers* take the trace's
+//! requests in order, each one at a time: in a closed loop as soon as it is free, in a timed replay (an
+//! open loop) when the request is due. Workers correspond to the threads with which Yang 2024 replays
+//! traces to several devices in parallel (section 2.3). Requests that overlap, at least one of them a
+//! write, keep the order of the trace: a worker whose request must wait for another's waits with it. So
+//! the result of a read is known ([`ExpectedContent`]), no matter what else is in flight.
 //!
-//! A request is widened to whole sectors of 512 bytes, or to the export's least blocks where those are larger; one that is longer than the
-//! server takes at once, or than 1 MiB, is sent in parts, one after the other.
+//! A request is widened to whole sectors of 512 bytes, or to the export's least blocks where those are
+//! larger. A request longer than the server's maximum, or than 1 MiB, is sent in parts, one after another.
 
 mod connection;
 mod drive;
@@ -41,7 +43,7 @@ pub struct Options {
     /// When requests are sent. In an open loop latency counts from when a request was due, however late a worker was free; a time before an
     /// earlier record's counts as that.
     pub pace: Pace,
-    /// The first so many requests are sent and not measured.
+    /// Number of requests at the start that are sent and not measured.
     pub warm_up: u64,
     /// Whether requests beyond an export's end are brought in from its begin.
     pub wrap: bool,
@@ -92,8 +94,8 @@ pub enum ReplayError {
     Trace(Box<dyn Error + Send + Sync>),
 }
 
-/// Sends the requests of `trace`, of which `survey` was made, until it ends, a connection breaks, or `stop` says so. `progress` is called about
-/// ten times a second with the number of records done.
+/// Sends the requests of `trace`, from which `survey` was made, until it ends, a connection breaks,
+/// or `stop` is set. `progress` is called about ten times a second with the number of records done.
 ///
 /// Blocks the calling thread.
 ///

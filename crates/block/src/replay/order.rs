@@ -1,4 +1,4 @@
-//! Which requests wait for which: overlapping requests, at least one of which writes, keep the order of the trace.
+//! Order of requests: overlapping requests, at least one of which writes, keep the order of the trace.
 
 use slab::Slab;
 
@@ -37,7 +37,7 @@ impl Order {
     pub fn take(&mut self, export: usize, from: u64, to: u64, write: bool) -> (usize, bool) {
         let number = self.entries.vacant_key();
         let mut blockers = 0;
-        // As many as there are workers at most, so looking at each is cheap beside sending one.
+        // At most one entry per worker, so checking each is cheap beside sending one.
         for (_, entry) in &mut self.entries {
             let overlaps = entry.export == export && entry.from < to && from < entry.to;
             if overlaps && (write || entry.write) {
@@ -49,7 +49,7 @@ impl Order {
         (number, blockers == 0)
     }
 
-    /// Ends the request of this number; those that may be sent now are appended to `ready`.
+    /// Ends the request of this number; requests that may be sent now are appended to `ready`.
     pub fn done(&mut self, number: usize, ready: &mut Vec<usize>) {
         let Some(entry) = self.entries.try_remove(number) else { return };
         for dependent in entry.dependents {

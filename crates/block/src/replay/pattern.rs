@@ -1,8 +1,8 @@
-//! The content that a replay writes: sectors that identify themselves.
+//! Pattern that a replay writes: sectors that identify themselves.
 //!
-//! A sector's bytes follow from its [`Stamp`] alone, so nothing that was written has to be kept to know what must be read. The stamp
-//! stands in the sector itself: bytes of the wrong place or of an earlier time are recognised as such. No two sectors are alike and
-//! none is of zeroes, so that a server that stores such things shorter gains nothing.
+//! A sector's bytes follow from its [`Stamp`] alone, so the expected content of a read can be computed without keeping
+//! what was written. The stamp is in the sector itself: bytes of the wrong place or of an earlier time are recognized.
+//! No two sectors are alike and none is all zeroes, so a server gains nothing by deduplication or compression.
 
 /// Bytes of a sector: what no request divides.
 pub const SECTOR_BYTES: u64 = 512;
@@ -59,7 +59,7 @@ impl Stamp {
         sector.chunks_exact(8).zip(self.words()).all(|(bytes, word)| bytes == word.to_le_bytes())
     }
 
-    /// Whose bytes these are; `None` if they are no sector that a replay has written.
+    /// The stamp of these bytes; `None` if no replay has written them.
     pub fn of(sector: &[u8; SECTOR]) -> Option<Self> {
         let word = |at: usize| {
             let mut bytes = [0; 8];

@@ -1,4 +1,4 @@
-//! A first pass over a trace: what it requests of its volumes, before anything is sent.
+//! Survey of a trace: a first pass over what it requests of its volumes, before anything is sent.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tiermem_base::Access;
 pub struct VolumeSurvey {
     /// Requests about it.
     pub requests: u64,
-    /// The byte behind the last that any of them is about; the largest number there is stands for more.
+    /// End of the highest request, in bytes; saturates at the largest number.
     pub end_bytes: u64,
 }
 
@@ -18,7 +18,7 @@ pub struct VolumeSurvey {
 pub struct Survey {
     /// By the volume's number, the tenant of its records.
     pub volumes: BTreeMap<u32, VolumeSurvey>,
-    /// Records, those that send nothing among them.
+    /// Number of records, including those that send nothing.
     pub records: u64,
     /// The latest time of a record, in nanoseconds from the trace's begin.
     pub last_ns: u64,

@@ -1,8 +1,9 @@
-//! Memory that clients keep in use: incoming payloads, and replies that they have not read.
+//! Buffer memory that clients keep in use: incoming payloads, and replies that they have not read.
 //!
-//! What jobs have under way is bounded for each disk. What is counted here is up to clients, of whom there may be thousands. Each may have a
-//! little, whatever others do. Beyond that all share one budget: once it is used up, a request that needs more waits, and holds
-//! nothing while it does. Who holds more than a little and does not move while others wait for it is shut out.
+//! The bytes of jobs in flight are bounded for each disk. What is counted here depends on the
+//! clients, of which there may be thousands. Each may always hold a little. Beyond that all share
+//! one budget: once it is used up, a request that needs more waits, and holds nothing while it does.
+//! A client that holds more than a little and makes no progress while others wait is shut out.
 
 use std::collections::VecDeque;
 
@@ -10,7 +11,7 @@ use std::collections::VecDeque;
 const BYTES_MIN: u64 = 64 << 20;
 /// What every client may hold.
 const SMALL_BYTES: u64 = 64 << 10;
-/// Looks at who has moved that make up the time after which one is shut out.
+/// Checks for progress that make up the time after which a client is shut out.
 pub(super) const LOOKS: u64 = 10;
 
 /// What one client holds.
@@ -30,7 +31,7 @@ pub(super) struct Buffers {
     bytes: u64,
     bytes_max: u64,
     looks: u64,
-    /// Who waits, and for how much more, in the order in which they came.
+    /// The waiting connections, and how much more each needs, in the order of arrival.
     waiting: VecDeque<(usize, u64)>,
 }
 
@@ -56,7 +57,7 @@ impl Buffers {
         }
     }
 
-    /// Somebody holds so much now.
+    /// Sets the bytes that a connection holds now.
     pub(super) fn set(&mut self, at: usize, bytes: u64) {
         let hold = &mut self.holds[at];
         self.bytes = self.bytes - hold.bytes + bytes;
@@ -72,7 +73,7 @@ impl Buffers {
         self.holds[at].bytes + more <= SMALL_BYTES || self.bytes + more <= self.bytes_max
     }
 
-    /// Whether somebody may hold so much more; otherwise it waits, and is told by [`Self::next`].
+    /// Whether a connection may hold `more` bytes; otherwise it waits, and [`Self::next`] returns it later.
     pub(super) fn may_hold(&mut self, at: usize, more: u64) -> bool {
         let fits = self.fits(at, more);
         if !fits && !self.holds[at].waits {
@@ -82,7 +83,7 @@ impl Buffers {
         fits
     }
 
-    /// Who has waited for longest, once there is room for what it waits for. It asks again.
+    /// The connection that has waited longest, once there is room for what it needs. It asks again.
     pub(super) fn next(&mut self) -> Option<usize> {
         let &(at, more) = self.waiting.front()?;
         if !self.fits(at, more) {
@@ -93,7 +94,7 @@ impl Buffers {
         Some(at)
     }
 
-    /// Looks who does not move though others wait; those whom it shuts out.
+    /// Checks for clients without progress while others wait; returns those that it shuts out.
     pub(super) fn look(&mut self) -> Vec<usize> {
         self.looks += 1;
         if self.waiting.is_empty() {
@@ -109,7 +110,7 @@ impl Buffers {
         stalled
     }
 
-    /// Whether somebody has been shut out.
+    /// Whether a connection has been shut out.
     pub(super) fn is_shut_out(&self, at: usize) -> bool {
         self.holds[at].is_shut_out
     }

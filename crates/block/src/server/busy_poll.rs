@@ -1,8 +1,9 @@
 //! Busy polling: after an event the loop polls for more for a moment before it sleeps.
 //!
-//! To be woken costs tens of microseconds, in a virtual machine more than serving a request does, and a client with one request under
-//! way waits for that each time. So do clients with many: whoever is woken for each request never gets several at once. The moments are
-//! short, and where they are in vain (the next request comes later, or the client needs this very processor to send it) they become rare.
+//! A wake-up costs tens of microseconds, in a virtual machine more than serving a request, and a
+//! client with one request in flight waits for that each time. So do clients with many: a loop woken
+//! for each request never gets several at once. The moments are short, and where they are in vain (the
+//! next request comes later, or the client needs this very processor to send it) they become rare.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,7 +21,7 @@ const PASSED_MAX: u32 = 1023;
 /// Which occasions are taken: all, as long as that is of use.
 #[derive(Debug, Default)]
 struct Occasions {
-    /// So many are passed over after one that was in vain, and of these so many are left.
+    /// Number of occasions to skip after one that was in vain, and how many of these are left.
     passed: u32,
     left: u32,
 }
@@ -40,7 +41,7 @@ impl Occasions {
     }
 }
 
-/// Whether something happens, as told by those to whom it does.
+/// Busy polling of the event loop; the sources of events report to it.
 #[derive(Debug, Default)]
 pub(super) struct BusyPoll {
     turns: Cell<u64>,

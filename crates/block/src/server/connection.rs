@@ -1,4 +1,4 @@
-//! A client in transmission: reads requests, hands them on, sends replies.
+//! Connection of a client in transmission: reads requests, submits them as jobs, sends replies.
 
 use std::cell::RefCell;
 use std::io;
@@ -22,8 +22,8 @@ use crate::nbd::{
 
 /// Rounds after which other connections have their turn.
 const ROUNDS_MAX: usize = 16;
-/// What is missing of a write's payload is read straight to its place from so many bytes on. Less is read together with what comes
-/// behind it, and copied.
+/// From this length on, the missing part of a write's payload is read directly to
+/// its place. A shorter part is read together with the bytes behind it, and copied.
 const DIRECT_BYTES: u32 = 16 * 1024;
 /// What one call reads after a long write: mostly the next one's header, so that little of its payload is copied.
 const SHORT_READ_BYTES: usize = 4096;
@@ -51,7 +51,7 @@ pub(super) enum End {
     Io(#[from] io::Error),
 }
 
-/// A write whose payload is on its way.
+/// A write with a payload that is still arriving.
 #[derive(Debug)]
 struct Filling {
     request: Request,
@@ -154,7 +154,7 @@ impl<D: Disks> Connection<D> {
         polled
     }
 
-    /// Tells how much memory is in use on behalf of this client that is in nobody's job.
+    /// Reports the memory in use for this client outside of jobs.
     fn tell_held(&self, core: &mut Core<D>) {
         let filling = self.filling.as_ref().map_or(0, |filling| filling.buffer.len());
         core.hold(self.place.id, (filling + self.reply_queue.bytes()) as u64);
@@ -229,7 +229,7 @@ impl<D: Disks> Connection<D> {
                 if !fits || bytes != request.len_bytes as usize {
                     return Err("the data are not those of the request");
                 }
-                // One chunk for all pieces: it is allowed whatever the client's flags are, and costs one header.
+                // One chunk for all pieces: it is allowed with any flags of the client, and costs one header.
                 self.reply_queue.head(|out| {
                     self.replies.read_whole(request.cookie, request.offset, request.len_bytes, out);
                 });
@@ -281,13 +281,13 @@ impl<D: Disks> Connection<D> {
         self.stream.poll_flush(cx)
     }
 
-    /// Whether so much is under way that no further request is looked at.
+    /// Whether too much is in flight to look at a further request.
     fn is_full(&self, core: &mut Core<D>) -> bool {
         let (jobs, bytes) = core.held(self.place.id);
         jobs >= self.jobs_max || bytes + self.reply_queue.bytes() as u64 >= self.bytes_max
     }
 
-    /// Takes in what has come, once; pending when nothing has or too much is under way.
+    /// Reads what has arrived, once; pending when nothing has or too much is in flight.
     fn receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let direct = self.requests.payload_left() >= DIRECT_BYTES && self.pending.bytes.is_empty();
         if let (true, Some(filling)) = (direct, &mut self.filling) {

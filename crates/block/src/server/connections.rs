@@ -1,7 +1,7 @@
-//! The connections, and the jobs that each has under way.
+//! Connections of a server, and the jobs in flight of each.
 //!
-//! All connections of a server share one [`Core`]. It hands their jobs to the disks and puts each outcome among the answers of the
-//! connection that asked. Jobs are kept apart from connections, as they outlive them.
+//! All connections share one [`Core`]. It submits their jobs to the disks and puts each outcome
+//! among the answers of its connection. Jobs are kept apart from connections, as they outlive them.
 
 use std::task::Waker;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::nbd::{Command, Errno, Request};
 /// What one call reads at most: some thousand requests, or fifteen writes of 4 KiB.
 pub(super) const SCRATCH_BYTES: usize = 64 * 1024;
 
-/// A request whose job is done.
+/// A request with a completed job.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) request: Request,
@@ -48,7 +48,7 @@ struct ConnectionState {
     bytes: u64,
     /// Whether it waits for its disk to have less to do.
     waiting: bool,
-    /// Whether nothing is read of its socket, so that nobody would notice if it hung up.
+    /// Whether its socket is not being read, so that a hang-up would go unnoticed.
     is_paused: bool,
 }
 
@@ -90,7 +90,7 @@ fn charge(request: &Request) -> u64 {
 }
 
 impl<D: Disks> Core<D> {
-    /// Nobody is there yet; all who come may have `buffers_bytes_max` in their hands, beside a little for each.
+    /// No connection yet. All connections together may hold `buffers_bytes_max`, beside a little for each.
     pub(super) fn new(disks: D, buffers_bytes_max: u64) -> Self {
         Core {
             disks,
@@ -173,13 +173,13 @@ impl<D: Disks> Core<D> {
         waker.into_iter().for_each(Waker::wake_by_ref);
     }
 
-    /// A connection has so many bytes in its hands: of payloads that are on their way, and of replies that were not sent.
+    /// Sets the bytes that a connection holds: payloads that are arriving, and unsent replies.
     pub(super) fn hold(&mut self, id: u64, bytes: u64) {
         self.buffers.set(place(id), bytes);
         self.wake_served();
     }
 
-    /// Whether a connection may take a request that needs so many bytes; otherwise it is woken when it can.
+    /// Whether a connection may take a request that needs `more` bytes; otherwise it is woken when it can.
     pub(super) fn may_hold(&mut self, id: u64, more: u64) -> bool {
         self.buffers.may_hold(place(id), more)
     }
@@ -189,7 +189,7 @@ impl<D: Disks> Core<D> {
         self.buffers.moved(place(id));
     }
 
-    /// Whether a connection must go, as it holds what others wait for.
+    /// Whether a connection must be dropped, as it holds memory that others wait for.
     pub(super) fn is_shut_out(&self, id: u64) -> bool {
         self.buffers.is_shut_out(place(id))
     }
@@ -199,7 +199,7 @@ impl<D: Disks> Core<D> {
         std::mem::replace(&mut self.connection_state(id).is_paused, is_paused)
     }
 
-    /// Looks after those who do not move, and has those look at their sockets who read nothing.
+    /// Checks for clients without progress, and wakes paused connections to check their sockets.
     pub(super) fn look_around(&mut self) {
         for at in self.buffers.look() {
             self.wake(at);
@@ -271,7 +271,7 @@ impl<D: Disks> Core<D> {
         since
     }
 
-    /// Puts what is done among the answers of those who asked, and wakes them, but for `awake`, who looks anyway.
+    /// Puts outcomes among the answers of their connections, and wakes these, except `awake`, which looks anyway.
     pub(super) fn collect(&mut self, awake: Option<u64>) {
         let mut done = std::mem::take(&mut self.done);
         self.disks.take(&mut done);

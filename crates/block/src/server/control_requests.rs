@@ -1,4 +1,5 @@
-//! What the event loop does beside serving clients: it publishes figures, and runs control requests for other threads.
+//! Control requests: what the event loop does beside serving clients.
+//! It publishes figures, and runs requests of other threads.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -138,7 +139,7 @@ async fn run_control_requests<D: Disks>(
     progressed: Rc<Notify>,
 ) {
     let mut waiting: Vec<ControlRequest<D>> = Vec::new();
-    // Whether there is anybody left who may hand in more.
+    // Whether any sender of requests is left.
     let mut open = true;
     loop {
         tokio::select! {

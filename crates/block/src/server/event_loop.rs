@@ -1,4 +1,4 @@
-//! The event loop: accepting clients, taking outcomes, shutting down.
+//! Event loop: accepting clients, taking outcomes, shutting down.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -141,7 +141,7 @@ impl<D: Disks + 'static> Server<D> {
         let mut connections = JoinSet::new();
         acceptor.let_in(entrance, &mut connections, shutdown).await;
 
-        // The sockets are closed, and nobody else can come.
+        // The sockets are closed, and no more clients can connect.
         stop.send_replace(true);
         core.borrow_mut().stop();
         let end = async {
@@ -166,7 +166,7 @@ impl<D: Disks + 'static> Server<D> {
     }
 }
 
-/// Brings outcomes to those who asked whenever there may be some, and tells that the disks have got on.
+/// Delivers outcomes to their connections whenever there may be some, and reports the disks' progress.
 async fn collect<D: Disks>(
     core: Rc<RefCell<Core<D>>>,
     outcomes: Arc<Notify>,
@@ -185,7 +185,7 @@ async fn collect<D: Disks>(
     }
 }
 
-/// Looks after clients that stand still, so that it takes so long until one is shut out.
+/// Checks for clients without progress, often enough that one is shut out after `stall_timeout`.
 async fn look_around<D: Disks>(core: Rc<RefCell<Core<D>>>, stall_timeout: Duration) {
     let mut ticks = interval((stall_timeout / LOOKS as u32).max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,11 +1,11 @@
-//! How long requests take, counted while they are served.
+//! Latency of requests, counted while they are served.
 
 use std::time::Duration;
 
 use super::counter::Counter;
 use crate::nbd::Command;
 
-/// Each power of two is told apart in so many parts, as a power of two: quantiles are right to some 3%.
+/// Each power of two is divided into this number of parts, as a power of two: quantiles are right to about 3%.
 const PARTS_LOG: u32 = 4;
 const PARTS: usize = 1 << PARTS_LOG;
 /// Times of this power of two, 69 s, and longer ones count as one.
@@ -146,14 +146,14 @@ pub(super) struct OpTimes {
 }
 
 impl OpTimes {
-    /// A request was handed to the disks, which took so long.
+    /// Records a request's time in the disks.
     pub(super) fn processed(&self, command: Command, time: Duration) {
         if let Some(op) = TimedOp::of(command) {
             self.processing[op as usize].record(time);
         }
     }
 
-    /// A request was answered so long after it was there as a whole.
+    /// Records the time from a request's complete arrival to its answer.
     pub(super) fn answered(&self, command: Command, time: Duration) {
         if let Some(op) = TimedOp::of(command) {
             self.service[op as usize].record(time);

@@ -1,4 +1,4 @@
-//! Opens the sockets that clients connect to.
+//! Listening sockets for clients.
 
 use std::fmt;
 use std::fs;
@@ -146,14 +146,14 @@ impl Listeners {
     }
 }
 
-/// Makes place for a socket, but only when nobody listens on the one that is there.
+/// Removes a stale socket file, but only when no process listens on it.
 fn remove_stale(path: &Path) -> Result<(), ListenError> {
     let address = || Address::Unix(path.to_owned());
     match path.symlink_metadata() {
         Err(_) => Ok(()),
         Ok(found) if !found.file_type().is_socket() => Err(ListenError::NotASocket(path.to_owned())),
         Ok(_) => match knock(path) {
-            // Only this says that nobody is there; that one may not connect does not.
+            // Only this error shows that no process listens; a failure to connect for lack of permission does not.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 fs::remove_file(path).map_err(|source| ListenError::Failed { address: address(), source })
             }
@@ -162,7 +162,7 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
     }
 }
 
-/// Connects, but does not wait at a listener whose queue is full: who is too busy to accept is there all the same.
+/// Connects without waiting for a listener with a full queue: a listener too busy to accept exists all the same.
 fn knock(path: &Path) -> io::Result<()> {
     let socket = Socket2::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -175,7 +175,7 @@ enum ListeningSocket {
     Unix(UnixListener),
 }
 
-/// Who came, for people.
+/// A client's address, for messages.
 #[derive(Clone, Debug)]
 pub(super) enum Peer {
     Tcp(net::SocketAddr),

@@ -1,16 +1,17 @@
-//! Serves disks over NBD: sockets, TLS, flow control.
+//! Server of disks over NBD: sockets, TLS, flow control.
 //!
-//! One thread does it all. It drives each connection's state machine ([`crate::nbd`]) whenever its socket is ready or a job of its is
-//! done, and hands jobs to the [`Disks`], which never make it wait. What a client can make the server use is bounded:
+//! One thread does all of it. It drives each connection's state machine ([`crate::nbd`])
+//! whenever its socket is ready or one of its jobs is done, and submits jobs to the
+//! [`Disks`], which never make it wait. What a client can make the server use is bounded:
 //!
 //! - an idle connection owns no buffer; requests are read through one that the thread lends;
-//! - a connection has so many jobs and bytes under way, replies that it has not read included; above that nothing more is read of
-//!   it, so that a client that does not read its replies stalls itself and nobody else;
-//! - a disk has so many bytes under way, whoever asked; above that its connections are not read from;
-//! - all clients together have so many bytes in payloads that are on their way and in replies that they do not read; above that large
-//!   requests wait, and who holds much and does not move is shut out.
+//! - the jobs and bytes in flight of a connection are limited, replies that it has not read included. At the limit it
+//!   is not read from, so a client that does not read its replies stalls only itself;
+//! - the bytes in flight of a disk are limited over all connections. At the limit its connections are not read from;
+//! - the bytes of arriving payloads and of unread replies are limited over all clients. At the limit large requests
+//!   wait, and a client that holds much and makes no progress is shut out.
 //!
-//! A connection that ends, however it ends, leaves only the jobs that are under way; their outcomes are thrown away.
+//! A connection that ends in any way leaves only its jobs in flight; their outcomes are discarded.
 
 mod buffers;
 mod busy_poll;

@@ -1,4 +1,4 @@
-//! A client that is still negotiating its export.
+//! Negotiation of a client that has not chosen its export yet.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -63,7 +63,7 @@ pub(super) async fn negotiate<D: Disks>(
                 }
             }
             Progress::Incomplete => {
-                // The machine has gathered what came of an option.
+                // The machine has parsed the option's reply.
                 bytes.resize(READ_BYTES, 0);
                 let read = poll_fn(|cx| stream.poll_read(cx, &mut bytes)).await?;
                 bytes.truncate(read);

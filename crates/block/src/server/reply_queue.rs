@@ -1,4 +1,4 @@
-//! The queue of replies to a client.
+//! Queue of replies to a client.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -9,7 +9,7 @@ use crate::disks::Piece;
 
 /// Pieces that are sent with one call: a header and a payload for each of many small reads.
 pub(super) const SLICES: usize = 128;
-/// Sent headers are cut off when they come to so many bytes, though more follow.
+/// Sent headers are removed when they reach this number of bytes, even if more follow.
 const SENT_HEADS_MAX: usize = 64 * 1024;
 /// Room for headers that is kept when all are sent.
 const KEPT_HEADS_MAX: usize = 16 * 1024;
@@ -124,7 +124,7 @@ mod tests {
         Piece { buffer, from, bytes }
     }
 
-    /// Sends all, so many bytes at a time; what was sent, and how many buffers were freed.
+    /// Sends all replies, `step` bytes at a time; returns the bytes sent and the number of buffers freed.
     fn drain(reply_queue: &mut ReplyQueue, step: usize) -> (Vec<u8>, usize) {
         let (mut sent, mut freed) = (Vec::new(), 0);
         while !reply_queue.is_empty() {

@@ -1,4 +1,4 @@
-//! A connected socket, TCP or unix, before anything is said over it.
+//! Connected socket, TCP or unix, before the protocol begins.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! Counters of what was served.
+//! Counters of served requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! A client's socket: TCP or unix, plain or with TLS.
+//! Stream of a client: TCP or unix, plain or with TLS.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! What connections are told about TLS: whether it is off, offered or required, and with which certificate.
+//! TLS configuration of connections: off, offered or required, and the certificate.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::nbd::Tls;
 pub struct TlsConfig {
     /// Whether clients must ask for it, or may.
     pub required: bool,
-    /// Certificate, key, and whom clients must be signed by.
+    /// Certificate, key, and the CA that must have signed clients' certificates.
     pub files: TlsFiles,
 }
 

@@ -1,11 +1,11 @@
-//! A device whose requests, or some of them, are held back or failed as a test wishes.
+//! Device that holds back or fails some of its requests, as a test chooses.
 #![allow(clippy::unwrap_used, dead_code)] // Helpers of tests are tests; each test uses some of them.
 
 use std::sync::{Arc, Mutex};
 
 use tiermem_tier::block::{BlockError, BlockIo, Completion, Request, Waker};
 
-/// What becomes of requests.
+/// What happens to requests.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Fate {
     Done,
@@ -17,7 +17,7 @@ struct State {
     fate: Fate,
     concerns: fn(&Request) -> bool,
     held: Vec<Request>,
-    /// What is held now is done when somebody looks.
+    /// Requests held now complete at the next look.
     releases: bool,
 }
 

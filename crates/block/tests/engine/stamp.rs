@@ -1,4 +1,4 @@
-//! What clients know of 512 bytes of a volume: all that was written there, and what may be read of that.
+//! Stamp of 512 bytes of a volume: all values that clients wrote there, and which of them may be read.
 
 use std::ops::Range;
 
@@ -55,7 +55,7 @@ impl Stamp {
         is_loose && value == 0 || self.history[first..].iter().any(|entry| entry.value == value)
     }
 
-    /// A crash has left this value. It stays as long as nobody writes or crashes; what a store had not flushed may still be lost.
+    /// A crash has left this value. It stays until a write or a crash; what a store had not flushed may still be lost.
     pub fn survive(&mut self, value: u64) {
         if self.durable >= self.trimmed {
             self.history.drain(..self.durable);

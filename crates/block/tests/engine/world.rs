@@ -1,4 +1,4 @@
-//! A cache with volumes, clients that ask it for things, and what they may be told.
+//! World of the engine tests: a cache with volumes, its clients, and the answers that they may get.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub struct Setup {
     pub memory_bytes: u64,
     /// DRAM for the log's table; enough for all of it unless given.
     pub table_bytes: Option<u64>,
-    /// Of a thousand requests to the cache's device and to each store so many fail.
+    /// Requests in a thousand to the cache's device and to each store that fail.
     pub failures_per_mille: u64,
 }
 
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// Reads bytes of a volume while nobody else asks for anything; `None`: it cannot.
+    /// Reads bytes of a volume while no other request is in flight; `None`: it cannot.
     fn read_alone(&mut self, volume: usize, range: Range<u64>) -> Option<Vec<u8>> {
         self.next += 1;
         let asker = Asker { connection: 2, cookie: self.next };
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// Sends something at random. Writes that overlap in time do not overlap in place, for then nobody could know what is there.
+    /// Sends a random request. Writes that overlap in time do not overlap in place, as the result would be undefined.
     pub fn send_random(&mut self) {
         let volume = self.rng.below(self.models.len() as u64) as usize;
         let size = self.engine.exports()[volume].size_bytes;
@@ -321,7 +321,7 @@ impl World {
         assert!(self.idle_looks < 100_000, "{} requests are never answered", self.flights.len());
         self.simulation.pass(self.rng.below(if self.idle_looks < 50 { 100_000 } else { 20_000_000 }));
         self.engine.take(&mut done);
-        // What the dead say nobody has heard.
+        // No client has received what a dead engine said.
         done.retain(|_| !self.simulation.is_dead());
         self.idle_looks = if done.is_empty() { self.idle_looks } else { 0 };
         for outcome in done {
@@ -409,8 +409,8 @@ impl World {
         }
     }
 
-    /// The cache's device gave what was stored whenever it was asked: nobody has made it fail. After a crash clean blocks may be found
-    /// overwritten by others, of which the log does not know yet; dirty ones never.
+    /// The cache's device returned what was stored whenever it was asked: no failure was injected. After a crash
+    /// clean blocks may be found overwritten by others, of which the log does not know yet; dirty ones never.
     pub fn check_cache(&self, crashed: bool) {
         for volume in 0..self.models.len() {
             let counts = self.engine.counts(volume);

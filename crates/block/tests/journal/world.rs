@@ -1,4 +1,4 @@
-//! A toy engine that keeps to the journal's rules over a disk that can lose power, and a model of what it was promised.
+//! Toy engine that keeps the journal's rules over a disk that can lose power, and a model of what it was promised.
 #![allow(clippy::unwrap_used, dead_code)] // Helpers of tests are tests; each test uses some of them.
 
 use std::collections::BTreeMap;
@@ -258,7 +258,7 @@ impl World {
     }
 
     fn may_overwrite(&mut self, units: Range<u64>) -> Result<(), Crash> {
-        // This engine takes all that is synced as promised, so it may rely on nothing having been promised to nobody.
+        // This engine takes all that is synced as promised, so it may rely on the rest being promised to no client.
         while self.journal.is_unsealed(units.clone()) {
             let lsn = self.journal.appended();
             self.journal.want_sealed(lsn);
@@ -308,7 +308,7 @@ impl World {
 
     fn read(&mut self, volume: u16, unit: u64) -> Result<(), Crash> {
         let Some((key, at)) = self.place(volume, unit)? else { return Ok(()) };
-        // A unit that is there is not fetched, and one whose block may be written is left alone.
+        // A cached unit is not fetched, and one of a block that may be written is left alone.
         if self.journal.state(at) != UnitState::Invalid {
             return Ok(());
         }
@@ -322,7 +322,7 @@ impl World {
         Ok(())
     }
 
-    /// Writes a block's dirty units back; those that are lost stay.
+    /// Writes a block's dirty units back; lost ones stay.
     fn clean(&mut self, key: Key) {
         let units = self.block_units(&self.blocks[&key]);
         for at in units.clone() {
@@ -420,7 +420,7 @@ impl World {
         }
     }
 
-    /// Works until so many steps were made, and dies in the midst of whatever it does.
+    /// Runs for this number of steps, and dies in the middle of one.
     pub fn live(&mut self, steps: u64) {
         self.fuel = steps;
         while self.act().is_ok() {}

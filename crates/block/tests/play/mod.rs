@@ -1,4 +1,5 @@
-//! Plays bytes to one of the NBD machines, cut as one likes, and notes all that it says. Tests and the fuzz target use it.
+//! Player of bytes to one of the NBD machines, in pieces of any
+//! size, that notes all results. Tests and the fuzz target use it.
 
 use tiermem_block::nbd::client::{Agreed, Event, Negotiation, Transmission, Wishes};
 use tiermem_block::nbd::wire::{CommandFlags, TransmissionFlags};
@@ -7,7 +8,7 @@ use tiermem_block::nbd::{
     client,
 };
 
-/// No machine may hold more than this, whatever it is told.
+/// No machine may hold more than this for any input.
 pub const MEMORY_BYTES_MAX: usize = 256 * 1024;
 /// How many parts there are to play.
 pub const PARTS: u8 = 7;
@@ -154,7 +155,7 @@ fn play_transmission(bytes: &[u8], step: usize, structured: bool, notes: &mut No
     });
 }
 
-/// What the machine that `part` stands for makes of `bytes`, fed `step` bytes at a time.
+/// What the machine number `part` makes of `bytes`, fed `step` bytes at a time.
 pub fn play(part: u8, bytes: &[u8], step: usize) -> Notes {
     let mut notes = Notes::default();
     match part % PARTS {

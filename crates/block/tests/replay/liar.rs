@@ -1,4 +1,4 @@
-//! Disks that do not give back what they were given, at byte 8192 of their first disk.
+//! Disks that return wrong data at byte 8192 of their first disk.
 
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task, Waker};
 use tiermem_block::nbd::Export;

@@ -1,4 +1,4 @@
-//! A client over a blocking socket.
+//! Client over a blocking socket.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use tiermem_block::nbd::{Address, Command, Errno, Request};
 pub trait Wire: Read + Write + Send {}
 impl<T: Read + Write + Send> Wire for T {}
 
-/// What came of a request: its error or its bytes, and extents as `(context, length, flags)`.
+/// Result of a request: its error or its bytes, and extents as `(context, length, flags)`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Reply {
     pub data: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Clients that die, stall, talk nonsense or are too many, and a server that ends.
+//! Clients that die, stall, break the protocol or are too many, and a server that ends.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ fn write_request(cookie: u64, offset: u64, data: &[u8], len_bytes: u32) -> Vec<u
     [&head, data].concat()
 }
 
-/// A house whose disk `a` answers when the gate opens.
+/// A server with a disk `a` that answers when the gate opens.
 fn gated(config: ServerConfig) -> (House, Gate) {
     let (tell, told) = std::sync::mpsc::channel();
     let house = House::of(config, move || {
@@ -36,7 +36,7 @@ fn gated(config: ServerConfig) -> (House, Gate) {
     (house, told.recv().unwrap())
 }
 
-/// Waits until so many requests for disk `a` were taken in.
+/// Waits until this number of requests for disk `a` were submitted.
 fn taken(house: &House, requests: u64) {
     house.until(|stats| stats.exports().first().is_some_and(|export| export.requests_total() == requests));
 }
@@ -208,7 +208,7 @@ fn who_keeps_large_buffers_in_use_gives_way_to_those_who_wait() {
         ..ServerConfig::default()
     };
     let house = House::of(config, memory);
-    // Those that send half a write each and stop there, and those that ask for what they do not read, keep all of it in use.
+    // Clients that send half a write and stop there, and clients that do not read their replies, keep all of it in use.
     let mut stalled: Vec<Client> = (0..10).map(|_| Client::simple(&house.unix, "a")).collect();
     for (client, at) in stalled.iter_mut().zip(0..) {
         let request = match at {

@@ -1,4 +1,4 @@
-//! A server on a thread of its own.
+//! Server on a thread of its own.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

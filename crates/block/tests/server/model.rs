@@ -1,4 +1,4 @@
-//! Random requests of many clients against a model of what the disks hold.
+//! Random requests of many clients against a model of the disks' contents.
 
 use tiermem_block::disks::{SlowDisks, Trouble};
 use tiermem_block::nbd::wire::{CommandFlags, STATE_HOLE, STATE_ZERO};
@@ -8,7 +8,7 @@ use tiermem_block::server::ServerConfig;
 use super::client::{Client, Draws};
 use super::house::{House, SIZE, memory};
 
-/// A client's own part of a disk, which nobody else writes to.
+/// A client's own part of a disk, which no other client writes.
 const PART: u64 = 512 * 1024;
 
 /// Random requests, many under way, each alone in its own stretch at a time; every answer is held against `model`.

@@ -1,4 +1,4 @@
-//! TLS with certificates made by the openssl command line; without it there is nothing to test with.
+//! TLS with certificates made by the openssl command line; without it these tests are skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;

@@ -1,4 +1,4 @@
-//! An object store in memory that does to its user what real ones do now and then.
+//! Object store in memory with the failures of real ones.
 #![allow(clippy::unwrap_used, dead_code)] // Helpers of tests are tests; each test uses some of them.
 
 use std::fmt;
@@ -81,7 +81,7 @@ impl Shelf {
         futures_now(work).ok().map(Vec::from)
     }
 
-    /// Puts an object as somebody else would.
+    /// Puts an object as another client would.
     pub fn place(&self, name: &str, bytes: &[u8]) {
         futures_now(self.inner.put(&Path::from(name), bytes.to_vec().into())).unwrap();
     }
@@ -104,7 +104,7 @@ impl Shelf {
     }
 }
 
-/// Memory makes nobody wait, so any runtime will do.
+/// Memory never blocks, so any runtime will do.
 fn futures_now<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
 }

@@ -1,4 +1,5 @@
-//! Drives any store as its user would: acts only when called, and holds what comes back against what it should be.
+//! Driver of any store as its user would drive it: acts only
+//! when called, and checks results against the expected bytes.
 #![allow(clippy::unwrap_used, dead_code)] // Helpers of tests are tests; each test uses some of them.
 
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ impl<F: Fn(bool) -> Box<dyn Backing>> Volume for F {
     }
 }
 
-/// A store whose completions can be waited for.
+/// A store with completions that can be waited for.
 pub struct Waited {
     pub store: Box<dyn Backing>,
     called: Receiver<()>,

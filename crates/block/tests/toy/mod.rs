@@ -1,5 +1,5 @@
-//! NBD servers to test against: a toy made of the project's own machines, which can be stopped, started and made to keep its answers,
-//! and nbdkit.
+//! NBD servers to test against: a toy made of the project's own machines,
+//! which can be stopped, started and made to withhold its answers, and nbdkit.
 #![allow(clippy::unwrap_used, dead_code)] // Helpers of tests are tests; each test uses some of them.
 
 use std::io::{self, Read, Write};
@@ -115,7 +115,7 @@ impl Toy {
         *self.acceptor.lock().unwrap() = Some(thread::spawn(accept));
     }
 
-    /// Dies, whatever is under way.
+    /// Dies, with any requests in flight.
     pub fn stop(&self) {
         let Some(acceptor) = self.acceptor.lock().unwrap().take() else { return };
         self.shared.stopping.store(true, Ordering::SeqCst);
@@ -209,7 +209,7 @@ fn serve(store: &mut dyn Backing, session: &Session, request: &Request, payload:
         (Err(error), _) => replies.failed(cookie, Errno::Io, &error.to_string(), out),
         (Ok(()), Op::Read) => {
             let data = &done[0].buffer[..bytes as usize];
-            // Where that may be, a hole stands for the zeroes behind the first half.
+            // Where that is allowed, a hole represents the zeroes behind the first half.
             let half = data.len() / 2;
             if session.rules.structured && half > 0 && data[half..].iter().all(|byte| *byte == 0) {
                 let (hole_at, hole) = (offset + half as u64, (data.len() - half) as u32);

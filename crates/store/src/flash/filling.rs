@@ -101,8 +101,9 @@ impl Filling {
         }
     }
 
-    /// Up to which byte items may be announced: where they are on the device. Survivors, where power loss matters, only when their bytes are durable: of
-    /// bytes and announcement power loss could leave the latter alone, and they would be found neither here nor where they came from.
+    /// The byte up to which items may be announced, as they are on the device. With power-loss durability,
+    /// survivors are announced only when their bytes are durable: power loss could otherwise keep the
+    /// announcement and lose the bytes, and the items would be found neither here nor in their old segment.
     pub fn release(&mut self, syncs: &mut Syncs) -> usize {
         if self.stream == Stream::Fresh || !syncs.is_wanted() {
             self.announceable = self.written;

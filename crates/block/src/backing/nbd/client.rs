@@ -1,5 +1,5 @@
-//! The thread that owns the connection: it cuts requests into what the server takes, keeps them until they are answered, and sends
-//! them again over the next connection.
+//! Client thread of an NBD backing store. It owns the connection, splits requests to sizes that the
+//! server accepts, keeps them until they are answered, and sends them again over the next connection.
 
 use std::collections::VecDeque;
 use std::io;
@@ -80,7 +80,7 @@ pub(super) struct Client {
     /// Jobs with parts to issue, in order.
     ready: VecDeque<usize>,
     parts: Slab<SentRequest>,
-    /// The job whose data are coming, and where in its buffer the next ones go.
+    /// The job that data are arriving for, and the position in its buffer.
     data: (usize, usize),
     done: Vec<Completion>,
 }
@@ -290,7 +290,7 @@ impl Client {
         }
     }
 
-    /// `false` when there is nothing more to be had now.
+    /// Returns `false` when nothing more can be read now.
     fn receive(&mut self) -> Result<bool, Broken> {
         let State::Up(link) = &mut self.state else { return Ok(false) };
         let left = link.transmission.payload_left() as usize;
@@ -380,7 +380,7 @@ impl Client {
                 Ok(link) => match stays(&self.first, link.rules()) {
                     Ok(()) => {
                         self.state = State::Up(Box::new(link));
-                        // Nothing has come yet that would end the sleep.
+                        // Nothing has arrived yet that would end the sleep.
                         self.bell.ring();
                         return;
                     }

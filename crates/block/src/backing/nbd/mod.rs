@@ -1,9 +1,9 @@
-//! A volume on another NBD server.
+//! NBD backing store: a volume on another NBD server.
 //!
-//! One thread owns the connection ([`client`]); this side hands it requests and takes completions. When the connection breaks, the
-//! thread makes another and sends again what was not answered: reads and writes may be repeated, since nobody else in flight
-//! touches the same bytes. What the server had answered and not made durable may be lost then, so a new session begins. TLS is not
-//! spoken yet.
+//! One thread owns the connection ([`client`]); this side submits requests to it and takes completions.
+//! When the connection breaks, the thread opens another and sends unanswered requests again: reads and
+//! writes may be repeated, since no other request in flight touches the same bytes. Writes that the server
+//! answered but did not make durable may be lost then, so a new session begins. TLS is not supported yet.
 
 mod client;
 
@@ -28,7 +28,7 @@ use tiermem_tier::backing::{
 /// How another server is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NbdOptions {
-    /// Whether writes are refused, whatever the server allows.
+    /// Whether writes are refused even if the server allows them.
     pub read_only: bool,
     /// Requests that the server is given at once.
     pub depth: usize,
@@ -96,10 +96,9 @@ pub struct NbdUnits {
 }
 
 impl NbdUnits {
-    /// Connects, once; later breaks are mended by themselves.
+    /// Connects once; later breaks are repaired automatically.
     ///
-    /// # Errors
-    /// When nobody answers there, or what answers cannot be a store.
+    /// # Errors When no server answers there, or the export cannot be used as a store.
     pub fn connect(uri: &NbdUri, options: NbdOptions) -> Result<NbdBacking, OpenError> {
         let units = Self::open(uri, options)?;
         let unit_bytes = units.unit_bytes;

@@ -1,4 +1,4 @@
-//! One operation at work, through what it answers: when it goes on, whom it waits for, and what it lets go of.
+//! Tests of one operation by the steps that it returns: when it continues, what it waits for, and what it releases.
 
 use tiermem_policy::extents::Mode;
 use tiermem_tier::block::AlignedBuffer;

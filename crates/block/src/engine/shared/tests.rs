@@ -1,4 +1,4 @@
-//! What operations share, through what it says of itself: flushes and who waits for them, what is clean and from when, what is lost.
+//! Tests of the shared parts: flushes and their waiters, what is clean and from when, what is lost.
 
 use super::*;
 use crate::disks::Task;
@@ -42,7 +42,7 @@ fn a_flush_of_nothing_is_done_at_once_and_one_of_what_the_store_has_taken_when_t
     let session = shared.volumes[0].backing.session();
     shared.volumes[0].flushing.wrote(session);
     shared.begin_flush(asker(2), 0, false);
-    // Who comes while one runs waits for the next.
+    // A flush that arrives while one runs waits for the next.
     shared.begin_flush(asker(3), 0, false);
     assert_eq!(told(shared), []);
     flushed(shared, Ok(()), session);
@@ -118,7 +118,7 @@ fn what_the_store_has_is_clean_at_once_or_when_the_log_says_so_durably() {
     for kept in [false, true] {
         let (mut engine, _) = engine(Mode::WriteBack, kept);
         write(&mut engine);
-        // The store has it: nobody else is to write it back.
+        // The store has it: no other operation may write it back.
         engine.shared.write_back.cleaner_mut().lost(engine.shared.volumes[0].number, 0..4);
         assert_eq!(engine.shared.note_clean(0, all()), !kept);
         assert_eq!(engine.dirty_bytes(), if kept { 4 * UNIT } else { 0 });

@@ -1,4 +1,5 @@
-//! The log: whether there is one, how far it is durable, which operations wait for it, and what is written down of stored and lost units.
+//! Log of the engine: whether there is one, how far it is durable, which
+//! operations wait for it, and the records of stored and lost units.
 
 use std::ops::Range;
 
@@ -41,7 +42,7 @@ impl Log {
         self.journal.as_ref()
     }
 
-    /// The same, to be added to: by who knows what must be durable before what, and nobody else.
+    /// The journal, to append to it. Only the write order may do that, as it knows what must be durable before what.
     pub(super) fn journal_mut(&mut self) -> Option<&mut Journal> {
         self.journal.as_mut()
     }
@@ -83,7 +84,7 @@ impl Log {
         self.journal.as_ref().is_none_or(|journal| journal.has_room() || journal.failed().is_some())
     }
 
-    /// The same for an operation, which is called when there is room.
+    /// Whether the log takes more work now; if not, the operation is retried when there is room.
     pub fn await_room(&mut self) -> bool {
         let has_room = self.has_room();
         self.room_is_awaited |= !has_room;
@@ -153,7 +154,7 @@ impl Log {
         }
     }
 
-    /// Whether the log knows the checksums of these units now; it reads those that it does not.
+    /// Whether the log has the checksums of these units in memory; starts reading those that it has not.
     pub fn has_sums(&mut self, units: Range<u64>) -> bool {
         self.journal.as_mut().is_none_or(|journal| journal.has_sums(units))
     }
@@ -175,8 +176,8 @@ impl Log {
     }
 }
 
-/// The runs of a part's units that lie in some of these ranges of the volume, ascending, and those that do not: from where to where in the
-/// part, and which they are.
+/// Calls `each` for the ascending runs of a part's units that lie in some of these ranges of the
+/// volume, and for the runs that do not: from where to where in the part, and whether it is in a range.
 fn for_each_run(part: &Part, ranges: &[Range<u64>], mut each: impl FnMut(u64, u64, bool)) {
     let whole = part.offset..part.offset + part.bytes;
     let mut at = whole.start;

@@ -1,4 +1,4 @@
-//! Which bytes of a read have arrived.
+//! Coverage of a read: which of its bytes have arrived.
 
 /// A server that scatters its chunks over more separate stretches than this is up to no good.
 const STRETCHES_MAX: usize = 4096;

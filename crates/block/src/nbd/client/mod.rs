@@ -1,4 +1,4 @@
-//! The client's side: [`Negotiation`] first, then [`Transmission`].
+//! Client side of NBD: [`Negotiation`] first, then [`Transmission`].
 
 mod cover;
 mod negotiation;

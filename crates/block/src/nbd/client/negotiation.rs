@@ -1,4 +1,4 @@
-//! A client's negotiation: what it wishes for, asked option by option (section "Handshake").
+//! Negotiation of a client: requests what it wants option by option (section "Handshake").
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub struct Wishes {
     pub structured: bool,
     /// Names of metadata contexts that are wanted, if the server has them; they need structured replies. At most 64.
     pub contexts: Vec<String>,
-    /// [`Tls::Offered`] stands for TLS where the server has it.
+    /// [`Tls::Offered`] means TLS where the server has it.
     pub tls: Tls,
 }
 
@@ -45,7 +45,7 @@ impl Wishes {
 pub struct Agreed {
     /// What requests must keep to.
     pub rules: Rules,
-    /// Metadata contexts: what stands for each in chunks, and its name.
+    /// Metadata contexts: the number of each in chunks, and its name.
     pub contexts: Vec<(u32, String)>,
     /// The server's own name for the export, where it told.
     pub name: Option<String>,
@@ -114,7 +114,7 @@ pub enum NegotiationError {
         /// What is wrong.
         what: &'static str,
     },
-    /// Bytes came between the agreement on TLS and its first handshake message: somebody may have put them there.
+    /// Bytes arrived between the agreement on TLS and its first handshake message: an attacker may have injected them.
     #[error("plain bytes follow the agreement on TLS")]
     BytesBeforeTls,
     /// The negotiation has ended before.
@@ -281,7 +281,7 @@ impl Negotiation {
         Ok(())
     }
 
-    /// Sends an option whose data are `parts`, one behind the other.
+    /// Sends an option with the concatenated `parts` as its data.
     fn ask(&mut self, option: u32, parts: &[&[u8]], out: &mut Vec<u8>) {
         send(option, parts, out);
         self.replies = 0;
@@ -343,7 +343,7 @@ impl Negotiation {
         Ok(State::Data { option, kind, len })
     }
 
-    /// Goes on after a reply whose data are all there.
+    /// Continues after a reply with all of its data.
     fn reply(
         &mut self,
         option: u32,
@@ -464,7 +464,7 @@ impl Negotiation {
     }
 }
 
-/// Appends an option whose data are `parts`, one behind the other.
+/// Appends an option with the concatenated `parts` as its data.
 fn send(option: u32, parts: &[&[u8]], out: &mut Vec<u8>) {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let head = Head::<OPTION_HEADER_BYTES>::new().u64(OPTION_MAGIC).u32(option).u32(len as u32);

@@ -1,4 +1,4 @@
-//! A client's requests and their replies (section "Transmission").
+//! Transmission of a client: its requests and their replies (section "Transmission").
 
 use std::collections::HashMap;
 
@@ -74,7 +74,7 @@ pub enum Event {
 /// Why a request cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssueError {
-    /// The cookie stands for a request that is under way.
+    /// The cookie belongs to a request in flight.
     #[error("cookie {0} is in use")]
     Cookie(u64),
     /// The server would refuse it.
@@ -108,14 +108,14 @@ pub enum ReplyError {
 #[derive(Debug)]
 struct Pending {
     request: Request,
-    /// What of a read has come.
+    /// The bytes of a read that have arrived.
     cover: Cover,
-    /// For which metadata contexts a chunk has come, one bit each.
+    /// The metadata contexts with a chunk that has arrived, one bit each.
     described: u64,
     error: Option<Errno>,
 }
 
-/// What is known of the chunk at hand.
+/// The current chunk as far as it is known.
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
     cookie: u64,
@@ -127,7 +127,7 @@ struct Chunk {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Head,
-    /// The first fields of a chunk's payload, so many bytes.
+    /// The first fields of a chunk's payload, this number of bytes.
     Fields(Chunk, usize),
     /// Data, which the owner takes.
     Payload {
@@ -307,7 +307,7 @@ impl Transmission {
         }
     }
 
-    /// A simple reply, whose header was gathered.
+    /// A simple reply with a complete header.
     fn simple(&mut self) -> Result<Option<Event>, ReplyError> {
         let mut fields = Fields::new(self.gathered.bytes());
         let _magic = fields.u32();
@@ -330,7 +330,7 @@ impl Transmission {
         self.finish(cookie).map(Some)
     }
 
-    /// A chunk, whose header was gathered.
+    /// A chunk with a complete header.
     fn chunk(&mut self) -> Result<Option<Event>, ReplyError> {
         let mut fields = Fields::new(self.gathered.bytes());
         let _magic = fields.u32();

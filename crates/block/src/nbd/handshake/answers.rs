@@ -17,7 +17,7 @@ impl<'a> Answers<'a> {
         Answers { option, out }
     }
 
-    /// A reply of type `kind` whose data are `parts`, one behind the other.
+    /// A reply of type `kind` with the concatenated `parts` as its data.
     pub(super) fn put(&mut self, kind: u32, parts: &[&[u8]]) {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let head = Head::<OPTION_REPLY_HEADER_BYTES>::new()

@@ -1,4 +1,4 @@
-//! Parses the data of an option.
+//! Option data, parsed.
 
 use crate::nbd::context::Contexts;
 use crate::nbd::fields::Fields;

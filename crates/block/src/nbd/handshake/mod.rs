@@ -1,4 +1,4 @@
-//! The server's side of fixed newstyle negotiation (section "Handshake").
+//! Handshake of a server: fixed newstyle negotiation (section "Handshake").
 
 mod answers;
 mod asked;
@@ -26,9 +26,9 @@ const OPTION_BYTES_MAX: u32 = 32 * 1024;
 pub enum Tls {
     /// There is no TLS.
     Off,
-    /// Who asks gets it.
+    /// A client that asks for TLS gets it.
     Offered,
-    /// Who does not ask gets nothing.
+    /// A client that does not use TLS gets nothing.
     Required,
 }
 
@@ -76,7 +76,7 @@ pub enum HandshakeError {
     /// `EXPORT_NAME`, which knows no error, without TLS where TLS is required.
     #[error("the client asks for an export before TLS, which is required here")]
     TlsRequired,
-    /// Bytes came between the agreement on TLS and its first handshake message: somebody may have put them there.
+    /// Bytes arrived between the agreement on TLS and its first handshake message: an attacker may have injected them.
     #[error("plain bytes follow the agreement on TLS")]
     BytesBeforeTls,
     /// The negotiation has ended before.
@@ -112,7 +112,7 @@ pub struct Handshake {
     fixed: bool,
     no_zeroes: bool,
     structured: bool,
-    /// The export whose contexts were selected, and the contexts.
+    /// The export with selected contexts, and the contexts.
     selected: Option<(String, Contexts)>,
     gathered: Gather,
 }
@@ -306,7 +306,7 @@ impl Handshake {
         }
     }
 
-    /// Does what an option asks for, whose `data` are all there.
+    /// Executes an option with complete `data`.
     fn option(
         &mut self,
         option: u32,

@@ -1,4 +1,4 @@
-//! Each option, held against bytes written by hand.
+//! Tests of each option against bytes written by hand.
 
 use super::*;
 use crate::nbd::wire::{STRING_BYTES_MAX, TransmissionFlags};
@@ -59,7 +59,7 @@ fn one(handshake: &mut Handshake, option: u8, data: &[u8]) -> (Result<Progress, 
     (progress, out)
 }
 
-/// An option whose answer does not matter here.
+/// Sends an option and ignores its answer.
 fn said(handshake: &mut Handshake, option: u8, data: &[u8]) {
     assert!(one(handshake, option, data).0.is_ok());
 }
