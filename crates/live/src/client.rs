@@ -1,4 +1,4 @@
-//! A client of a server's HTTP port, for commands that show figures and control the server.
+//! HTTP client of a server's port, for commands that show figures and control the server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -143,7 +143,7 @@ impl Client {
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             .map_err(|source| AskError::Connect { address, source })?;
         let (mut sender, connection) = self.within(http1::handshake(TokioIo::new(stream))).await?;
-        // What goes wrong in there is told to whoever waits for the answer.
+        // Errors in there are reported to the caller that waits for the answer.
         let driver = tokio::spawn(connection);
         let mut request = Request::builder().method(&method).uri(path).header(HOST, address.to_string());
         if method == Method::POST {

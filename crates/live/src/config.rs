@@ -1,8 +1,7 @@
-//! The configuration file: one for all commands, of which each reads its own sections.
+//! Configuration file: one for all commands, of which each reads its own sections.
 //!
-//! Tiers are described once, in `[[tier]]` tables, and every command that knows tiers reads the same file. What another
-//! command reads is passed over; a key that none of them knows is an error, so that a misspelt one is not taken for
-//! somebody else's.
+//! Tiers are described once, in `[[tier]]` tables, and every command that knows tiers reads the same file. Sections of
+//! other commands are skipped; a key that no command knows is an error, so that a misspelt key is not skipped silently.
 
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,10 @@
-//! Who may control a server through its HTTP port.
+//! Access control of a server's HTTP port: which requests may carry commands.
 //!
-//! Whoever reaches the port may look. Commands need more: they must not come from a web page, which can make its reader's browser send
-//! requests to this machine. So they carry a header and a content type for which a browser asks first (and is told nothing that
-//! allows it), and name the server by an address or as `localhost`, which a page of another name cannot, whatever that resolves to. Beyond
-//! this machine there is no knowing who asks, so there the operator must have allowed it.
+//! Every client that reaches the port may read. Commands need more: they must not come from a web page, which
+//! can make its reader's browser send requests to this machine. So they carry a header and a content type that
+//! make a browser ask for permission first, which it does not get. They also name the server by an address or
+//! as `localhost`, which a page of another name cannot do, whatever address that name resolves to. The origin
+//! of a request from beyond this machine cannot be verified, so there the operator must have allowed commands.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -23,7 +24,7 @@ pub enum Control {
     Allowed,
     /// The operator wants none.
     Forbidden,
-    /// They would be of whoever reaches this machine, which the operator has not allowed.
+    /// They could come from beyond this machine, which the operator has not allowed.
     Beyond(SocketAddr),
 }
 

@@ -1,5 +1,5 @@
-//! The recent past, so that a page opened now shows rates and plots at once: the plots' counters of the last ten minutes,
-//! one sample a second, and whole views of the last minute, one every ten seconds.
+//! History of a server's views, so that a page opened now shows rates and plots at once: the plots' counters
+//! of the last ten minutes, one sample a second, and whole views of the last minute, one every ten seconds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl<V: View> Clone for History<V> {
 }
 
 impl<V: View> History<V> {
-    /// Adds what was seen at `unix_s`, unless it is the view that was added last, or the one that stands there before any is published.
+    /// Adds the view at `unix_s`, unless it is the last one added, or the placeholder before any is published.
     pub fn push(&mut self, view: &Arc<V>, unix_s: f64) {
         let uptime_s = view.uptime_s();
         if uptime_s == 0.0 || self.samples.back().is_some_and(|last| last.uptime_s == uptime_s) {

@@ -1,13 +1,14 @@
-//! What all servers share: their configuration file, TLS, and the HTTP port that each of them has: `/metrics` for Prometheus, `/ready` for whoever routes traffic, and a live page
-//! at `/` with its data at `/api/snapshot` and `/api/history`.
+//! Shared parts of all servers: the configuration file, TLS, and the HTTP port with `/metrics` for Prometheus,
+//! `/ready` for load balancers, and a live page at `/` with its data at `/api/snapshot` and `/api/history`.
 //!
-//! A server says what there is to see ([`View`]) and publishes views as it goes; [`HttpServer`] shows the newest. It has a thread
-//! and an event loop of its own and sees the server only through a channel of finished views: nobody who asks for a page can
-//! slow down a request.
+//! A server defines its [`View`] and publishes views as it runs; [`HttpServer`] shows the
+//! newest. It has a thread and an event loop of its own and sees the server only through a
+//! channel of finished views, so requests for a page cannot slow down the server's own requests.
 //!
-//! [`metrics`] writes Prometheus's text, and [`page`] has what pages share: plots, figures, colours, and how they follow a server.
-//! [`config`] reads the configuration file that all commands share, and [`tls`] encrypts a server's sockets. Where a server takes commands, [`control_access`] says from whom, [`Lines`] answer what takes a while, and [`client`] gives them.
-//! [`Pace`] says when clients that replay a trace send its requests.
+//! [`metrics`] writes Prometheus's text, and [`page`] has what pages share: plots, figures, colours, and how they
+//! follow a server. [`config`] reads the configuration file that all commands share, and [`tls`] encrypts a
+//! server's sockets. Where a server takes commands, [`control_access`] decides from whom, [`Lines`] answer
+//! commands that take a while, and [`client`] sends them. [`Pace`] is the schedule of clients that replay a trace.
 #![forbid(unsafe_code)]
 
 pub mod client;

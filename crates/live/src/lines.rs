@@ -1,5 +1,5 @@
-//! Answers that take a while, as lines of JSON: one now and then, the last of them when all is done. So the client sees
-//! progress, and the connection is not taken for an idle one.
+//! Answers in lines of JSON, for commands that take a while: one line now and then, the last of
+//! them when all is done. So the client sees progress, and the connection does not look idle.
 
 use std::convert::Infallible;
 
@@ -21,7 +21,7 @@ pub struct Lines(Sender<Bytes, Infallible>);
 pub struct Gone;
 
 impl Lines {
-    /// An answer, and who sends its lines. It ends, in order, when the sender is dropped.
+    /// An answer, and the sender of its lines. It ends, in order, when the sender is dropped.
     pub fn answer() -> (Self, Response) {
         let (sender, body) = Channel::new(LINES_MAX);
         let headers = [(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")];
@@ -30,8 +30,7 @@ impl Lines {
 
     /// Sends a line.
     ///
-    /// # Errors
-    /// When nobody reads any more.
+    /// # Errors When the client has gone.
     pub async fn send(&mut self, line: &impl Serialize) -> Result<(), Gone> {
         let mut text = serde_json::to_vec(line).map_err(|_| Gone)?;
         text.push(b'\n');

@@ -1,5 +1,5 @@
-//! A listener that keeps the HTTP port from using up the file descriptors that the server's own clients need: its
-//! connections are bounded in number, and closed when they have been idle for long.
+//! Bounded listener: keeps the HTTP port from using up the file descriptors that the server's own
+//! clients need. Its connections are bounded in number, and closed when they have been idle for long.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 
-/// Hands out at most so many connections at a time; further clients wait in the kernel's queue.
+/// Accepts a bounded number of connections at a time; further clients wait in the kernel's queue.
 pub struct Bounded {
     listener: TcpListener,
     free: Arc<Semaphore>,

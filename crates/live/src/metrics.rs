@@ -35,7 +35,7 @@ impl Exposition {
         self.family(name, if name.ends_with("_total") { "counter" } else { "gauge" }, help);
     }
 
-    /// A sample. Labels stand in braces, their values [escaped](escape).
+    /// A sample. Labels are in braces, their values [escaped](escape).
     pub fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
         self.line(format_args!("{PREFIX}{name}{labels} {value}\n"));
     }
@@ -57,16 +57,15 @@ impl Exposition {
     }
 }
 
-/// A label's value: a name is whatever the configuration says.
+/// Escapes a label's value: a name may have any characters that the configuration allows.
 pub fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Holds a text against the format and this project's names, line by line, and gives its samples: what stands before the value, and the
-/// value. Tests of whoever writes such texts use it.
+/// Checks a text against the format and this project's names, line by line, and returns its
+/// samples: the part before the value, and the value. For tests of code that writes such texts.
 ///
-/// # Errors
-/// The first line that is wrong, and why.
+/// # Errors The first line that is wrong, and why.
 pub fn check(text: &str) -> Result<BTreeMap<String, f64>, String> {
     let (mut samples, mut kinds, mut helped) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
     for line in text.lines() {

@@ -1,18 +1,18 @@
-//! When clients that replay a trace send its requests.
+//! Pace of clients that replay a trace: when they send its requests.
 
 /// When requests are sent.
 ///
-/// In a closed loop a server that stands still for a second is asked nothing in that second, and one bad latency stands for
-/// the thousands of requests that would have met it (Tene's coordinated omission). In an open loop they are all
-/// due, and their latency counts from when they were.
+/// In a closed loop a server that stalls for a second gets no requests in that second, and one
+/// bad latency stands for the thousands of requests that would have met it (Tene's coordinated
+/// omission). In an open loop they are all due, and their latency counts from when they were due.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Pace {
     /// A closed loop: when a worker, or a place in a connection's pipeline, is free.
     #[default]
     Closed,
-    /// An open loop: so many a second, in even steps. Above 0.
+    /// An open loop: this number of requests a second, in even steps. Above 0.
     Rate(f64),
-    /// An open loop at the times of the trace, so many times as fast. Above 0.
+    /// An open loop at the times of the trace, this many times as fast. Above 0.
     Speed(f64),
 }
 

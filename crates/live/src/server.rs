@@ -1,4 +1,4 @@
-//! The server: its thread, what it answers, how it ends.
+//! HTTP server: its thread, its answers, its shutdown.
 
 use std::collections::VecDeque;
 use std::io;
@@ -70,7 +70,7 @@ impl<V: View> Clone for Shared<V> {
     }
 }
 
-/// An address that is taken and not served yet: who has it need not fear that anything else refuses the port later.
+/// An address that is bound and not served yet: nothing can take the port from its owner later.
 #[derive(Debug)]
 pub struct HttpPort {
     listener: TcpListener,
@@ -250,7 +250,7 @@ async fn history<V: View>(State(shared): State<Shared<V>>) -> Response {
     json(&Past { samples: history.samples(), views: history.views().collect() })
 }
 
-/// An answer of JSON that nobody keeps.
+/// An answer of JSON that must not be cached.
 pub fn json(value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(body) => ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], body).into_response(),

@@ -15,7 +15,7 @@ use rustls::server::{NoClientAuth, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConnection};
 use tokio::net::TcpStream;
 
-/// A server's certificate and key, and whom it asks for one.
+/// A server's certificate and key, and the CA for clients' certificates, if it requires them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The server's certificate and those up to its root (PEM).
@@ -77,8 +77,8 @@ impl TlsFiles {
     }
 }
 
-/// The calls of a connected socket that TLS is spoken over. Those that `try` do not wait: `WouldBlock` says that nothing was done, and that
-/// the matching `poll` wakes when something can be.
+/// The calls of a connected socket that TLS is spoken over. Those named `try` do not wait:
+/// `WouldBlock` means that nothing was done, and that the matching `poll` wakes when something can be.
 pub trait Socket {
     /// Ready when there may be something to read.
     ///
@@ -90,10 +90,9 @@ pub trait Socket {
     /// # Errors
     /// Those of the socket.
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
-    /// Reads what has come; 0 bytes at the end.
+    /// Reads what has arrived; 0 bytes at the end.
     ///
-    /// # Errors
-    /// `WouldBlock`, or those of the socket.
+    /// # Errors `WouldBlock`, or those of the socket.
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes some of `slices`.
     ///
@@ -120,7 +119,7 @@ impl Socket for TcpStream {
     }
 }
 
-/// A connected socket whose bytes are encrypted.
+/// A connected socket that carries encrypted bytes.
 #[derive(Debug)]
 pub struct TlsStream<S: Socket> {
     socket: S,
@@ -151,10 +150,9 @@ impl<S: Socket> Write for Calls<'_, S> {
 }
 
 impl<S: Socket> TlsStream<S> {
-    /// A connection whose handshake begins with the first read.
+    /// A connection that begins its handshake with the first read.
     ///
-    /// # Errors
-    /// When rustls cannot use the configuration.
+    /// # Errors When rustls cannot use the configuration.
     pub fn new(socket: S, config: Arc<rustls::ServerConfig>) -> Result<Self, rustls::Error> {
         Ok(TlsStream { socket, tls: ServerConnection::new(config)? })
     }

@@ -1,4 +1,4 @@
-//! What a server shows of itself: the contract between it and the HTTP port.
+//! View of a server: the contract between it and the HTTP port.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::page::File;
 
 /// All figures of a server at one moment. As JSON it is an object.
 pub trait View: Serialize + Send + Sync + 'static {
-    /// What plots over time need of it: an object too, whose members do not change while the server runs.
+    /// The counters that plots over time need: an object too, with members that do not change while the server runs.
     type Counters: Clone + Serialize + Send + 'static;
     /// The page, and what it loads beside [what all pages share](page).
     const PAGE: &'static [File];

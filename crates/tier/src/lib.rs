@@ -1,4 +1,4 @@
-//! Live tiers: memory and block devices, real and simulated, behind one contract each.
+//! Live tiers: memory and block devices, real and simulated, with one contract each.
 #![forbid(unsafe_code)]
 
 pub mod backing;

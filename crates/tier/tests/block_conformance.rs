@@ -1,5 +1,5 @@
-//! What holds for every block device: one suite, run against each sibling and wrapper. Random requests on ranges that do
-//! not overlap are in flight together; what is read must be what a `Vec<u8>` holds.
+//! Conformance suite of block devices: one suite, run against each sibling and wrapper. Random requests
+//! on ranges that do not overlap are in flight together; what is read must be what a `Vec<u8>` holds.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::BTreeMap;
@@ -219,7 +219,7 @@ fn run(name: &str, open: Opener, steps: &[Step]) {
             Step::Poll => twin.poll(),
             Step::Wait => twin.wait(),
             Step::Reopen => {
-                // Completions that nobody takes are no reason not to close; what was asked is done before.
+                // Untaken completions do not prevent closing; submitted requests are done before.
                 twin.flush();
                 twin.device = Box::new(Immediate::new(0));
                 twin.flights.clear();
@@ -278,12 +278,12 @@ fn requests_that_cannot_be_are_refused_and_change_nothing() {
     });
 }
 
-/// Who only ever acts when called must get everything.
+/// A caller that acts only when woken must get everything.
 #[test]
 fn the_waker_is_called_until_everything_was_taken() {
     for_each_device(|name, open| {
         let mut device = open();
-        // What is done before anybody listens is told as well.
+        // Completions from before the waker is set are reported as well.
         device.submit(Request::read(0, 0, AlignedBuffer::zeroed(BLOCK_BYTES)));
         let (call, called) = channel();
         let call = Mutex::new(call);

@@ -1,5 +1,5 @@
-//! The wrappers of block devices do what they say: faults in the share and shape that was asked for and no others,
-//! delays that lose nothing, a limit on speed that holds, counts that are right.
+//! Wrappers of block devices do as documented: faults in the configured share and shape and
+//! no others, delays that lose nothing, a limit on speed that holds, counts that are right.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::time::{Duration, Instant};

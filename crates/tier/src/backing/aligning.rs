@@ -1,9 +1,9 @@
-//! Adapts arbitrary byte ranges to a store that takes only whole units.
+//! Alignment adapter: serves arbitrary byte ranges from a store that takes only whole units.
 //!
-//! A request that does not fit is cut into pieces: the whole units in its midst, the parts of units at its ends, and what lies behind
-//! the volume's last whole unit. A part is read by reading its unit, and written by reading its unit, changing it and
-//! writing it back. Two such writes of one unit take turns, for the second must read what the first has written; nothing
-//! else that is in flight can touch the unit, as it would touch the part as well.
+//! A request that does not fit is split into pieces: the whole units in its middle, the parts of units at its ends,
+//! and the bytes behind the volume's last whole unit. A part is read by reading its unit, and written by reading
+//! its unit, changing it and writing it back. Two such writes of one unit take turns, since the second must read
+//! what the first has written. No other request in flight can touch the unit, as it would touch the part as well.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -38,7 +38,7 @@ struct Cut {
     session: u64,
 }
 
-/// What stands behind a request to the store inside.
+/// The part of a request that a request to the inner store belongs to.
 enum Piece {
     /// The caller's own request with this token.
     Whole(u64),

@@ -1,4 +1,4 @@
-//! Why a store cannot be opened, and what to do about it.
+//! Errors of opening a store, and what to do about them.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ pub enum OpenError {
     Thread(#[from] std::io::Error),
 }
 
-/// What else one might do who wanted to write.
+/// Alternatives for a caller that wanted to write.
 fn advice(wanted: &str) -> &'static str {
     if wanted == "write" { ", or open it with `,read-only`" } else { "" }
 }

@@ -1,7 +1,8 @@
-//! A store that fails as asked, by a seeded source of randomness, and one that a test can hang, kill and bring back.
+//! Faulty store: fails as configured, by a seeded source of
+//! randomness; and a store that a test can hang, kill and bring back.
 //!
-//! What happens to a request by chance is decided when it is submitted, so it follows from the seed and the order of
-//! submissions alone.
+//! Random outcomes are decided when a request is submitted, so
+//! they follow from the seed and the order of submissions alone.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,11 +34,11 @@ pub struct Faults {
     pub wrong: f64,
     /// Probability that a completion is held back for some calls of `completed`, so that later ones overtake it.
     pub delayed: f64,
-    /// The store is full when so many more bytes have been written.
+    /// Bytes written after which the store is full.
     pub full_after_bytes: Option<u64>,
 }
 
-/// What a test holds in its hand while the store is somebody else's. Its clones are the same.
+/// A test's handle on a store that another part owns. Its clones are the same handle.
 #[derive(Clone)]
 pub struct FaultControl(Arc<Mutex<Shared>>);
 
@@ -98,7 +99,7 @@ impl FaultControl {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Never with the lock: the waker is anybody's.
+    /// Must be called without the lock: the waker is foreign code.
     fn call_waker(&self) {
         let waker = self.lock().waker.clone();
         if let Some(waker) = waker {
@@ -136,7 +137,7 @@ struct Flight {
 enum Fate {
     Done,
     Fails(BackingError),
-    /// After so many bytes.
+    /// After this number of bytes.
     Short(u64),
     Wrong,
 }

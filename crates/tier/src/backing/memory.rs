@@ -1,4 +1,4 @@
-//! A volume in memory, for tests: it can be looked at, killed, and opened again.
+//! Volume in memory, for tests: it can be inspected, killed, and opened again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use tiermem_base::rng::Rng;
 
 use super::{Backing, Completion, Identity, Op, Request, Waker};
 
-/// The medium, which outlives those who open it. Its clones are the same medium.
+/// The medium, which outlives its opened stores. Its clones are the same medium.
 #[derive(Clone, Debug)]
 pub struct MemoryStore(Arc<Mutex<Media>>);
 

@@ -1,8 +1,8 @@
 //! Backing stores: where volumes live.
 //!
-//! The seam is [`Backing`]: requests for byte ranges that never make the caller wait. Whatever stands behind it (a file, a block
-//! device, another server, objects), its user sees the same: bytes, a flush, and whether what it was told is still so. Stores that are reached over
-//! a protocol of their own stand with that protocol.
+//! The seam is [`Backing`]: requests for byte ranges that never make the caller wait. Every kind of store
+//! (a file, a block device, another server, objects) offers the same: bytes, a flush, and whether earlier
+//! answers still hold. Stores that are reached over a protocol of their own are beside that protocol.
 
 mod aligning;
 mod error;
@@ -36,7 +36,7 @@ pub enum Op {
     Read,
     /// Store the buffer.
     Write,
-    /// Make durable every write whose completion was taken before this was submitted.
+    /// Makes durable every write with a completion that was taken before this was submitted.
     Flush,
     /// What is there need not be kept: it may read as anything that it was, or as zeroes.
     Trim,
@@ -75,9 +75,9 @@ pub struct Completion {
     pub buffer: AlignedBuffer,
     /// Whether all of it was done. After a write that failed, any part of it may have been stored, now or later.
     pub result: Result<(), BackingError>,
-    /// The store's session ([`Backing::session`]) in which it was done. Where the store cannot tell, it is an earlier one, never a
-    /// later one: a write whose session has passed must be taken for lost, and a flush that succeeded covers the completed
-    /// writes that bear its session.
+    /// The store's session ([`Backing::session`]) in which it was done. Where the store cannot
+    /// tell, it is an earlier one, never a later one: a write of a past session must be
+    /// treated as lost, and a flush that succeeded covers the completed writes of its session.
     pub session: u64,
 }
 
@@ -166,7 +166,7 @@ pub enum BackingError {
 pub struct Identity {
     /// Which store it is: the same as long as it is the same file, device or set of objects.
     pub which: Option<String>,
-    /// Changes whenever its content may have been changed by anybody.
+    /// Changes whenever any writer may have changed its content.
     pub version: Option<String>,
 }
 
@@ -182,10 +182,10 @@ pub trait Backing: Send {
     /// Appends what is done; never blocks. It may also carry work on that needs this thread, so it is to be called whenever the
     /// waker was.
     fn completed(&mut self, out: &mut Vec<Completion>);
-    /// Requests submitted whose completion was not taken yet.
+    /// Requests submitted with completions that were not taken yet.
     fn in_flight(&self) -> usize;
-    /// Sets whom to call whenever something may have been completed since the last `completed`. It replaces the one set
-    /// before.
+    /// Sets the waker to call whenever something may have completed
+    /// since the last `completed`. It replaces the one set before.
     fn notify(&mut self, waker: Waker);
     /// The volume's size in bytes, of any value. It may change while the store is open.
     fn size_bytes(&self) -> u64;

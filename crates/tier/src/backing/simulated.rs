@@ -1,4 +1,4 @@
-//! A store in virtual time, on the clock of a [`Simulation`](crate::block::Simulation): for tests of the whole engine.
+//! Store in virtual time, on the clock of a [`Simulation`](crate::block::Simulation): for tests of the whole engine.
 
 use crate::block::{Fate, Part, Simulated, Target, copy_some};
 use tiermem_base::rng::Rng;
@@ -59,7 +59,7 @@ impl Backing for Simulated<MemoryStore> {
         Simulated::in_flight(self)
     }
 
-    // Who runs an engine in virtual time looks again by himself.
+    // The driver of an engine in virtual time looks for completions by itself.
     fn notify(&mut self, _: Waker) {}
 
     fn size_bytes(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! A slower store: a fixed latency and a bandwidth, in wall time, on top of what the store beneath takes.
+//! Throttled store: adds a fixed latency and a bandwidth limit, in wall time, to the inner store.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! Delivers completions from the threads that do the work to the one that asked: those of devices, and, as `C` is generic,
-//! those of anything else that answers in this manner.
+//! Completion queue: delivers completions from worker threads to the submitter. It
+//! serves devices and, as `C` is generic, other services that answer in this manner.
 //!
-//! The *bell* is rung by whoever has put completions in and silenced by the asker before it takes them out, so the
-//! waker is called at most once between two takings. Every untaken completion is followed by a rung bell: a worker puts
-//! in first and then rings; the asker silences first and then takes out.
+//! A worker rings the *bell* after it has put completions in; the submitter silences it before it takes
+//! them out, so the waker is called at most once between two takings. Every untaken completion is followed
+//! by a rung bell: a worker puts in first and then rings; the submitter silences first and then takes out.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::{Completion, Waker};
 
 #[derive(Default)]
-/// Calls whoever waits for completions, once per batch.
+/// Wakes the submitter that waits for completions, once per batch.
 pub struct Bell {
     rung: AtomicBool,
     listeners: Mutex<Listeners>,
@@ -31,7 +31,7 @@ impl Bell {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Rings, and tells who listens unless the bell rings already.
+    /// Rings, and calls the waker unless the bell rings already.
     pub fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
             let listeners = self.lock();
@@ -136,7 +136,7 @@ impl<C> CompletionReceiver<C> {
         }
     }
 
-    /// Sets whom to call.
+    /// Sets the waker.
     pub fn notify(&self, waker: Waker) {
         self.bell.set(waker);
     }

@@ -1,4 +1,4 @@
-//! A device that counts requests and bytes, for `INFO`, metrics and write amplification.
+//! Counting device: counts requests and bytes, for `INFO`, metrics and write amplification.
 
 use std::time::Instant;
 

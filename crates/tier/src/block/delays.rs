@@ -1,4 +1,4 @@
-//! Holds completions back in wall time: a fixed latency and a bandwidth, for whatever answers requests.
+//! Delays of completions in wall time: a fixed latency and a bandwidth, for any kind of request.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use slab::Slab;
 
 use super::Waker;
 
-/// The delays of requests whose completions are `C`. Bytes pass one after the other at the bandwidth, then the latency passes, of
-/// all requests at once.
+/// The delays of requests with completions `C`. Bytes pass one after another
+/// at the bandwidth, then the latency passes, for all requests at once.
 pub struct Delays<C> {
     latency: Duration,
     bytes_per_s: f64,
@@ -58,7 +58,7 @@ impl<C> Delays<C> {
         }
     }
 
-    /// When the first of those that are done is due.
+    /// When the first completed request is due.
     pub fn next_due(&self) -> Option<Instant> {
         self.held.iter().map(|(due, _)| *due).min()
     }
@@ -68,7 +68,7 @@ impl<C> Delays<C> {
         self.flights.len() + self.held.len()
     }
 
-    /// Sets whom to call when a request is due.
+    /// Sets the waker to call when a request is due.
     pub fn notify(&mut self, waker: Waker) {
         // Requests are due in the order of their departure, so the timer sleeps from one to the next.
         let (timer, dues) = channel::<Instant>();
@@ -84,8 +84,8 @@ impl<C> Delays<C> {
                 waker();
             }
         };
-        // It ends after this is gone or has another waker. Were there no thread to be had, the caller would hear of a
-        // completion only with the next one.
+        // It ends after this is dropped or has another waker. If no thread can
+        // be started, the caller learns of a completion only with the next one.
         let started = std::thread::Builder::new().name("block-timer".to_owned()).spawn(alarm).is_ok();
         self.timer = started.then_some(timer);
     }

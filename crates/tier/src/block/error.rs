@@ -1,4 +1,4 @@
-//! What can go wrong with a block device, and what to do about it.
+//! Errors of block devices, and what to do about them.
 
 use std::fmt;
 use std::io;
@@ -154,7 +154,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// io_uring was asked for by name and is not to be had.
+    /// io_uring was asked for by name and is not available.
     #[error(
         "io_uring cannot be used for {path}: {source}; allow it (sysctl kernel.io_uring_disabled=0, and the container's \
          seccomp profile), or use threads"

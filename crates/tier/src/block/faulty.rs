@@ -1,5 +1,5 @@
-//! A device that fails as asked, by a seeded source of randomness: what happens to a request is decided when it is
-//! submitted, so it follows from the seed and the order of submissions alone.
+//! Faulty device: fails as configured, by a seeded source of randomness. The fate of a request is
+//! decided when it is submitted, so it follows from the seed and the order of submissions alone.
 
 use slab::Slab;
 use tiermem_base::rng::Rng;
@@ -28,7 +28,7 @@ pub struct Faults {
     pub flipped_read: f64,
     /// Probability that a completion is held back for some calls of `completed`, so that later ones overtake it.
     pub delayed: f64,
-    /// The disk is full when so many more bytes have been written: then writes end in `ENOSPC`.
+    /// Bytes written after which the disk is full: then writes end in `ENOSPC`.
     pub full_after_bytes: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ pub struct Faulty<B> {
 
 struct Flight {
     token: u64,
-    /// What a torn write was given, in whose stead another buffer was written.
+    /// The buffer of a torn write, while another buffer is written in its place.
     instead_of: Option<AlignedBuffer>,
     error: Option<BlockError>,
     flip: bool,
@@ -59,7 +59,7 @@ struct Flight {
 enum Fate {
     Done,
     Fails(BlockError),
-    /// After so many bytes.
+    /// After this number of bytes.
     Torn(usize, Option<BlockError>),
 }
 

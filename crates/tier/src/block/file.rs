@@ -1,5 +1,5 @@
-//! A file or block device opened for a store: locked, with its space allocated, and with two handles, one for direct I/O
-//! and one through the page cache for what is small.
+//! File or block device opened for a store: locked, with its space allocated, and with
+//! two handles, one for direct I/O and one through the page cache for small requests.
 
 use std::fs::File;
 use std::io;
@@ -108,8 +108,8 @@ impl BlockFile {
         disk::sync_data(&self.buffered).map_err(|error| BlockError::from_io(Op::Sync, 0, 0, &error))
     }
 
-    /// How far a request is when `got` more bytes of it came after `done`; `None` when it cannot go on. Past the page cache
-    /// only whole blocks count, since it must go on at the beginning of one.
+    /// Progress of a request when `got` more bytes of it came after `done`; `None` when it cannot
+    /// continue. With direct I/O only whole blocks count, since it must continue at the beginning of one.
     pub(super) fn advance(&self, done: usize, got: usize) -> Option<usize> {
         let now = done + got;
         let now = if self.direct { now / BLOCK_BYTES * BLOCK_BYTES } else { now };

@@ -1,5 +1,6 @@
-//! A device in memory whose requests are done when they are submitted: for tests and for simulation beside a live store.
-//! It can be opened again, after the death of a process (nothing lost) or of a machine (what was not synced is lost).
+//! Immediate device: memory in which requests are done when they are submitted,
+//! for tests and for simulation beside a live store. It can be opened again, after
+//! the death of a process (nothing lost) or of a machine (unsynced writes lost).
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use super::completion_queue::Bell;
 use super::medium::Medium;
 use super::{BLOCK_BYTES, BlockError, BlockIo, Completion, Op, Request, Waker, check_range};
 
-/// The medium, which outlives those who open it. Its clones are the same medium.
+/// The medium, which outlives its opened devices. Its clones are the same medium.
 #[derive(Clone, Debug)]
 pub struct MemoryDisk(Arc<Mutex<Medium>>);
 

@@ -1,4 +1,5 @@
-//! The bytes of a simulated disk, and what each of them was before: until a sync covers a write, a power loss may take it back.
+//! Medium of a simulated disk: its bytes, and their earlier values.
+//! Until a sync covers a write, a power loss may take it back.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

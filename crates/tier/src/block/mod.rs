@@ -1,9 +1,9 @@
-//! Block devices, on which a flash tier lies.
+//! Block devices for a flash tier.
 //!
-//! The seam is [`BlockIo`]: requests of whole blocks that never make the caller wait, and beside them small buffered
-//! reads and writes for what is written rarely. Siblings: [`UringFile`] and [`ThreadedFile`] on a file or device,
-//! [`Immediate`] in memory and [`Simulated`] in virtual time; and wrappers that go around any of them: [`Faulty`], [`Throttled`], [`Counted`].
-//! `tests/block_conformance.rs` runs against every one.
+//! The seam is [`BlockIo`]: requests of whole blocks that never make the caller wait, and beside them
+//! small buffered reads and writes for rare metadata. Siblings: [`UringFile`] and [`ThreadedFile`] on a
+//! file or device, [`Immediate`] in memory and [`Simulated`] in virtual time; and wrappers around any of
+//! them: [`Faulty`], [`Throttled`], [`Counted`]. `tests/block_conformance.rs` runs against every one.
 
 pub mod completion_queue;
 mod counted;
@@ -51,7 +51,7 @@ pub enum Op {
     Read,
     /// Write the buffer to the device.
     Write,
-    /// Make what was written durable against power loss: every write whose completion was taken before this was submitted.
+    /// Makes writes durable against power loss: every write with a completion that was taken before this was submitted.
     Sync,
 }
 
@@ -123,10 +123,10 @@ fn check_range(op: Op, offset: u64, len_bytes: u64, capacity_bytes: u64) -> Resu
     }
 }
 
-/// A device of blocks. What is written is read back until overwritten; what was never written reads as anything.
+/// A device of blocks. Written bytes are read back until overwritten; bytes never written read as anything.
 ///
-/// Requests in flight may be done in any order, also with respect to `write_at`, `read_at` and `sync`: who needs an order
-/// waits. Bytes that a write in flight covers must not be covered by another request in flight.
+/// Requests in flight may be done in any order, also relative to `write_at`, `read_at` and `sync`: a caller
+/// that needs an order waits. Bytes of a write in flight must not be covered by another request in flight.
 pub trait BlockIo: Send {
     /// Never blocks (queues without bound; callers bound what they have in flight). No order is promised between requests
     /// in flight.
@@ -141,10 +141,10 @@ pub trait BlockIo: Send {
     fn completed(&mut self, out: &mut Vec<Completion>);
     /// Waits until at least one request is done or none is in flight, and appends what is done.
     fn wait(&mut self, out: &mut Vec<Completion>);
-    /// Requests submitted whose completion was not taken yet.
+    /// Requests submitted with completions that were not taken yet.
     fn in_flight(&self) -> usize;
-    /// Sets whom to call, once per batch and on any thread, whenever something may have been completed since the last
-    /// `completed`. It replaces the one set before.
+    /// Sets the waker to call, once per batch and on any thread, whenever something
+    /// may have completed since the last `completed`. It replaces the one set before.
     fn notify(&mut self, waker: Waker);
     /// Writes through the page cache, synchronously, at any alignment: for the small things at the device's front. What was
     /// written survives the death of the process once this returns.

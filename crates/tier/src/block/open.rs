@@ -1,4 +1,4 @@
-//! Opens a file or block device, and chooses how its requests are done.
+//! Opening of a file or block device, and the choice of its I/O backend.
 
 use std::fs::File;
 use std::io;
@@ -32,8 +32,8 @@ pub fn open(path: &Path, capacity_bytes: u64, backend: Backend) -> Result<Box<dy
     use_file(&Arc::new(BlockFile::open(path, capacity_bytes)?), backend)
 }
 
-/// The same for several users in one process, each with threads or a ring of its own; they see to it themselves that they do
-/// not write to the same bytes.
+/// Opens the file for several users in one process, each with threads or a ring
+/// of its own; the users must ensure that they do not write to the same bytes.
 pub fn open_shared(
     path: &Path,
     capacity_bytes: u64,
@@ -68,8 +68,8 @@ pub struct Existing {
     pub size_bytes: u64,
 }
 
-/// Opens `path` without making, extending or reserving anything, whatever its size is. To read only, it is locked against
-/// those who write; otherwise against everybody else.
+/// Opens `path` without creating, extending or reserving anything, whatever its
+/// size. Read-only, it is locked against writers; otherwise against all others.
 pub fn open_existing(path: &Path, read_only: bool, backend: Backend) -> Result<Existing, OpenError> {
     let failed = |what| {
         let path = path.to_owned();

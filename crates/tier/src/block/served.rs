@@ -1,4 +1,4 @@
-//! A file or block device whose requests are done by other threads: what io_uring and a pool of threads have in common.
+//! Served file: a file or block device with requests done by other threads; shared by io_uring and the pool of threads.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use super::completion_queue::{CompletionReceiver, CompletionSender};
 use super::file::BlockFile;
 use super::{BlockError, BlockIo, Completion, Request, Waker};
 
-/// Those who do the work. Dropping them waits for what is in flight.
+/// The workers. Dropping them waits for requests in flight.
 pub trait Workers: Send {
     /// How they work, past the page cache and through it.
     const WORDS: [&'static str; 2];
 
-    /// Takes requests that the device can be asked; answers for those that nobody can do.
+    /// Takes requests that the device can do; answers those that it cannot.
     fn take(&mut self, requests: &mut dyn Iterator<Item = Request>, refuse: &mut dyn FnMut(Completion));
 }
 
-/// A file or block device, and who does its requests.
+/// A file or block device, and the workers that do its requests.
 pub struct ServedFile<W> {
     // Dropped before what they work with.
     workers: W,

@@ -1,8 +1,10 @@
-//! Devices and stores in virtual time, on a machine that may die at any submission: for tests of whole engines.
+//! Simulated devices and stores in virtual time, on a machine
+//! that may die at any submission: for tests of whole engines.
 //!
-//! One [`Simulation`] has the clock and the chance of all devices and stores of a machine, so a run follows from its seed. A request
-//! that is submitted takes effect, and is completed, when its time has come: later ones overtake it. When the machine dies, what was in
-//! flight has happened, in part, or not at all; what a power loss takes back beyond that is the [`Medium`](super::Medium)'s affair.
+//! One [`Simulation`] has the clock and the random numbers of all devices and stores of a machine, so a
+//! run follows from its seed. A request takes effect, and completes, when its time has come: later
+//! requests may overtake it. When the machine dies, a request in flight has happened entirely, in part,
+//! or not at all; the [`Medium`](super::Medium) decides what a power loss takes back beyond that.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,13 +64,13 @@ impl Simulation {
         self.lock().submitted
     }
 
-    /// It dies in the submission behind so many others.
+    /// Dies at the submission after this number of others.
     pub fn die_after(&self, submissions: u64) {
         let mut state = self.lock();
         state.dies_at = state.submitted.saturating_add(submissions);
     }
 
-    /// Whether it has died: nothing that anybody says since then was heard by anybody.
+    /// Whether it has died: all results since then are void.
     pub fn is_dead(&self) -> bool {
         self.lock().dead
     }
@@ -148,7 +150,7 @@ pub struct Troubles {
     pub broken: bool,
     /// Everything fails but reads.
     pub refuses_writes: bool,
-    /// Of a thousand requests so many fail, direct reads, writes and syncs excepted.
+    /// Requests in a thousand that fail, except direct reads, writes and syncs.
     pub failures_per_mille: u64,
     /// So many submissions are spared, and the next one fails, once.
     pub fails_after: Option<u64>,
@@ -167,12 +169,12 @@ pub enum Part {
     All,
 }
 
-/// What becomes of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is done.
     Done,
-    /// It fails, and so much of it has happened.
+    /// It fails, and this part of it has happened.
     Failed(Part),
 }
 
@@ -221,7 +223,7 @@ impl<T: Target> Simulated<T> {
         Simulated { target, simulation, troubles, latency_ns: None, flights, done }
     }
 
-    /// Opens a medium each of whose requests takes as long.
+    /// Opens a medium with the same latency for each request.
     pub fn steady(target: T, simulation: &Simulation, latency_ns: u64) -> Self {
         let mut device = Simulated::new(target, simulation);
         device.latency_ns = Some(latency_ns);
@@ -408,7 +410,7 @@ impl BlockIo for Simulated<MemoryDisk> {
         Simulated::in_flight(self)
     }
 
-    // Who runs an engine in virtual time looks again by himself.
+    // The driver of an engine in virtual time looks for completions by itself.
     fn notify(&mut self, _: Waker) {}
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {

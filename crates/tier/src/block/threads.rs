@@ -1,4 +1,4 @@
-//! Requests done by a pool of threads that read and write: for kernels and containers that forbid io_uring.
+//! Thread pool for block requests: for kernels and containers that forbid io_uring.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use super::file::BlockFile;
 use super::served::{ServedFile, Workers};
 use super::{BlockError, Completion, Op, OpenError, Request};
 
-/// A file or block device whose requests are done by a pool of threads, one request per thread at a time.
+/// A file or block device with requests done by a pool of threads, one request per thread at a time.
 pub type ThreadedFile = ServedFile<Threads>;
 
 /// The threads.
@@ -35,8 +35,8 @@ struct Queue {
     closed: bool,
     /// Threads that sleep.
     idle: usize,
-    /// A thread was woken and has not run yet. Until it has, nobody wakes another: it will do that itself if there is more
-    /// to do. So the submitter of a batch makes one system call, or none while all threads are busy.
+    /// A thread was woken and has not run yet. Until it has, no other thread is woken: it will do that itself if
+    /// there is more to do. So the submitter of a batch makes one system call, or none while all threads are busy.
     waking: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A slower device: a fixed latency and a bandwidth, in wall time, on top of what the device beneath takes.
+//! Throttled device: adds a fixed latency and a bandwidth limit, in wall time, to the inner device.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
-//! Requests done through io_uring, by a thread of its own.
+//! io_uring backend: requests done through io_uring by a thread of its own.
 //!
-//! The thread takes requests from a queue without locks, hands all of them to the kernel with one system call and waits
-//! in that call for completions. It tells that it is about to sleep by `asleep`; only then does a submitter ring its bell,
-//! and only the first one, so a batch costs its submitter one system call, or none while the thread is awake.
+//! The thread takes requests from a lock-free queue, hands all of them to the kernel with one system call and waits
+//! in that call for completions. It sets `asleep` before it sleeps; only then does a submitter ring its bell, and
+//! only the first one, so a batch costs its submitter one system call, or none while the thread is awake.
 
 use std::io;
 use std::path::Path;
@@ -21,7 +21,7 @@ use super::{AlignedBuffer, BlockError, Completion, Op, OpenError, Request};
 /// Requests that the kernel sees at once; more wait in the queue.
 const ENTRIES: u32 = 256;
 
-/// A file or block device whose requests go through io_uring.
+/// A file or block device with requests done through io_uring.
 pub type UringFile = ServedFile<UringThread>;
 
 /// The way to the thread that has the ring.
@@ -183,7 +183,7 @@ impl Thread {
         ring.in_flight() > before
     }
 
-    /// Whether a request is at its end, or must go on.
+    /// Whether a request is complete, or must continue.
     fn judge(&self, done: Done<Flight>) -> Result<Completion, (Flight, AlignedBuffer)> {
         let Done { what: mut flight, buffer, result } = done;
         let (op, offset, len_bytes) = (flight.op, flight.offset, flight.len as u64);

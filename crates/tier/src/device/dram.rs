@@ -1,4 +1,4 @@
-//! The process's own memory: the machine's, or one NUMA node's.
+//! DRAM device: the process's own memory, on any node or on one NUMA node.
 
 use super::Memory;
 use tiermem_base::Bytes;
@@ -14,7 +14,7 @@ pub enum NodeError {
     NoNode {
         /// The node that was asked for.
         node: u32,
-        /// Those that are there.
+        /// The nodes that exist.
         nodes: Vec<Node>,
     },
     /// It has less.

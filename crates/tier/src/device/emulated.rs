@@ -1,8 +1,8 @@
-//! Honest emulation of slower memory: the bytes lie in local DRAM, and each contiguous range that is touched is
-//! charged the difference between the device's curve and local DRAM, in latency and in time per byte.
+//! Emulated device for slower memory: the bytes are in local DRAM, and each contiguous range that is touched
+//! is charged the difference between the device's curve and local DRAM, in latency and in time per byte.
 //!
-//! Charged as if the first byte of a range had to be waited for and the rest streamed: no overlap between ranges,
-//! and writes wait like reads. Real CPUs overlap some of that, so the emulation errs to the slow side.
+//! The charge assumes that the first byte of a range is waited for and the rest streamed: no overlap between
+//! ranges, and writes wait like reads. Real CPUs overlap some of that, so the emulation errs to the slow side.
 
 use super::{Dram, Memory};
 use tiermem_base::latency_curve::{Curve, LOCAL_DRAM, Surcharge};

@@ -1,7 +1,7 @@
-//! Memory that survives the process: a device-DAX character device, a file on a DAX file system, or any file that can be
-//! mapped.
+//! Mapped device, memory that survives the process: a device-DAX character
+//! device, a file on a DAX file system, or any file that can be mapped.
 //!
-//! What lies in it is its user's business: who opens it judges the first bytes, and says whether they stay.
+//! Its user defines the contents: the user that opens it checks the first bytes, and decides whether they stay.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};

@@ -1,9 +1,10 @@
 //! Devices that hold a tier's bytes.
 //!
-//! The contract of [`Memory`]: `len` bytes at fixed offsets, zero until written (on a device whose contents outlive the
-//! process: whatever is there, which nobody reads); what is written is read back until overwritten or discarded. `touch_*` says how
-//! many nanoseconds a contiguous range costs beyond what the access itself takes here; the caller collects that as a debt. One
-//! conformance suite ([`conformance`]) runs against every device, also those that other crates build on these.
+//! The contract of [`Memory`]: `len` bytes at fixed offsets, zero until written (on a persistent
+//! device: the old contents, which must not be read before); written bytes are read back until
+//! overwritten or discarded. `touch_*` returns the nanoseconds that a contiguous range costs
+//! beyond the access itself; the caller accumulates them as a debt. One conformance suite
+//! ([`conformance`]) runs against every device, also those that other crates build on these.
 
 mod dram;
 mod emulated;
@@ -23,7 +24,7 @@ pub trait Memory {
     fn bytes_mut(&mut self) -> &mut [u8];
     /// Gives the memory of a range back to the system; it reads as zero or as before.
     fn discard(&mut self, offset: usize, len: usize);
-    /// A way for another thread to have memory taken before it is written, where a device takes it by and by.
+    /// A handle for another thread to populate memory before it is written, where a device allocates it on first use.
     fn populate(&self) -> Option<Populate>;
     /// Nanoseconds to charge for reading a contiguous range.
     fn touch_read(&self, len: u64) -> f64;
@@ -31,10 +32,10 @@ pub trait Memory {
     fn touch_write(&self, len: u64) -> f64;
 }
 
-/// The contract, tried on a device: for tests of whoever implements [`Memory`]. At least 1 MiB, all zero.
+/// Conformance test of the contract on a device, for tests of every
+/// implementation of [`Memory`]. The device must have at least 1 MiB, all zero.
 ///
-/// # Panics
-/// When the device does not keep the contract.
+/// # Panics When the device does not keep the contract.
 pub fn conformance(mut device: impl Memory) {
     const LEN: usize = 1 << 20;
     assert!(device.bytes().len() >= LEN);

@@ -1,8 +1,9 @@
-//! A volume in a regular file or on a block device, of any size.
+//! Volume in a regular file or on a block device, of any size.
 //!
-//! Whole units of 4 KiB go past the page cache, through the devices of [`crate::block`]. What lies behind the last of them, and
-//! flushes, trims and zeroes, are the work of one thread ([`worker`]). Any other range of bytes is made of these by [`Aligning`].
-//! The page cache and what goes past it never meet in one page: there only the bytes behind the last unit are.
+//! Whole units of 4 KiB bypass the page cache, through the devices of [`crate::block`]. The
+//! bytes behind the last unit, flushes, trims and zeroes are the work of one thread
+//! ([`worker`]). [`Aligning`] builds any other byte range from these. The page cache and direct
+//! I/O never meet in one page: only the bytes behind the last unit are in the page cache.
 
 mod worker;
 
@@ -31,15 +32,15 @@ pub struct FileOptions {
 pub type FileBacking = Aligning<FileUnits>;
 
 impl FileBacking {
-    /// Opens what is there; it is never made, nor made longer or shorter. It stays locked as long as it is open: to write,
-    /// against everybody; to read, against those who write.
+    /// Opens an existing file or device; it is never created, nor its length changed. It stays
+    /// locked while it is open: a writer excludes all others, a reader excludes writers.
     pub fn open(path: &Path, options: FileOptions) -> Result<Self, OpenError> {
         let units = FileUnits::open(path, options)?;
         Ok(Aligning::new(units, BLOCK_BYTES as u64, true))
     }
 }
 
-/// A file that takes whole units, with buffers of just their length, and whatever lies behind the last of them.
+/// A file that takes whole units, in buffers of exactly their length, and the bytes behind the last of them.
 pub struct FileUnits {
     blocks: Option<Box<dyn BlockIo>>,
     worker: FileWorker,

@@ -1,7 +1,7 @@
-//! What one thread does for a file: its last bytes, flushes, trims and zeroes, one after the other.
+//! Worker thread of a file: its last bytes, flushes, trims and zeroes, one after another.
 //!
-//! That flushes come one after the other matters: Linux tells of data that could not be written once, to one of them.
-//! Those that come after it succeed, so they must be known to be of the next session.
+//! Sequential flushes matter: Linux reports data that could not be written only once, to
+//! one flush. Later flushes succeed, so they must be known to belong to the next session.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use tiermem_sys::disk;
 
 use crate::backing::{BackingError, Completion, Op, Request, Waker};
 
-/// Zeroes are written so many at a time, where the file system knows no better.
+/// Zeroes are written in pieces of this size where the file system has no better way.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The way to the thread.

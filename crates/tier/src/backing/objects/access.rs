@@ -1,4 +1,4 @@
-//! Single objects: get, and conditional put. No call here waits longer than its timeout.
+//! Access to single objects: get, and conditional put. No call here waits longer than its timeout.
 
 use std::error::Error;
 use std::io;
@@ -28,7 +28,7 @@ pub(super) struct Got {
     pub version: UpdateVersion,
 }
 
-/// What came of asking for a manifest anew.
+/// Result of reading the manifest again.
 pub(super) enum Seen {
     AsBefore,
     Gone,
@@ -45,7 +45,7 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    /// As an answer to whom conditions do not concern.
+    /// As an answer to a caller that set no condition.
     pub fn told(self) -> BackingError {
         match self {
             Trouble::Condition => BackingError::Failed("somebody else writes the same object".to_owned()),
@@ -59,7 +59,7 @@ impl Trouble {
 pub(super) struct Objects {
     pub store: Arc<dyn ObjectStore>,
     pub prefix: Path,
-    /// Whether the store itself heeds conditions. Else nobody but us may write, which a lock has to see to.
+    /// Whether the store itself supports conditions. Otherwise no other process may write, which a lock must ensure.
     pub conditional: bool,
     /// How long a request may take, repetitions and all, besides what its bytes need at [`SLOW_BYTES_PER_S`].
     pub patience: Duration,

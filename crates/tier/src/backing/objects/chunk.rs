@@ -17,7 +17,7 @@ pub(super) struct Chunks {
     pub objects: Arc<Objects>,
     pub volume: Id,
     pub shape: Shape,
-    /// The one who writes, and its right to; `None` where only reading is allowed.
+    /// The writer and its right to write; `None` where only reading is allowed.
     pub writer: Option<(Id, Arc<Mutex<Fence>>)>,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum PutEnd {
     Done(Expected, Bytes),
     /// What is there is ours, of a put that seemed to have failed: it is to be changed, not what was expected.
     Again,
-    /// It was not done, or nobody knows.
+    /// It was not done, or that is unknown.
     Failed(BackingError),
     /// Somebody else has changed the chunk.
     Conflict(BackingError),

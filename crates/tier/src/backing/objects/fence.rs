@@ -89,7 +89,7 @@ impl Fence {
         self.look(since).await
     }
 
-    /// Makes sure that we were the one who writes at some moment after `since`.
+    /// Ensures that this process was the writer at some moment after `since`.
     pub async fn look(&mut self, since: Instant) -> Result<(), BackingError> {
         if let Some(refusal) = self.standing.refusal() {
             return Err(refusal);
@@ -109,7 +109,7 @@ impl Fence {
                 if manifest.writer != Some(self.me) || manifest.volume != self.manifest.volume {
                     return Err(self.standing.lose());
                 }
-                // Our own, put by a request whose answer was lost.
+                // Our own, put by a request with a lost answer.
                 (self.manifest, self.version) = (manifest, got.version);
             }
             Err(trouble) => return Err(trouble.told()),
@@ -132,7 +132,7 @@ impl Fence {
                     (self.marked, self.looked) = (true, begun);
                     return Ok(());
                 }
-                // Another one, which this tells, or our own, whose answer was lost.
+                // Another writer's, which the next look reports, or our own with a lost answer.
                 Err(Trouble::Condition) => {
                     let told = self.manifest.changes;
                     self.look(Instant::now()).await?;
@@ -147,7 +147,7 @@ impl Fence {
         Err(BackingError::Failed(format!("cannot put {path}: the store refuses it again and again")))
     }
 
-    /// Which state the volume is in. Nothing may be put at this moment; whatever is put later makes it another.
+    /// The volume's state. No put may be in flight at this moment; any later put makes it another state.
     pub async fn state(&mut self) -> Result<u64, BackingError> {
         self.look(Instant::now()).await?;
         self.marked = false;

@@ -1,4 +1,4 @@
-//! The names of a volume's objects, and the header of a chunk's object (`docs/block-objects.md` describes it).
+//! Names of a volume's objects, and the header of a chunk's object (`docs/block-objects.md` describes it).
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ pub(super) const MANIFEST: &str = "tiermem-volume.json";
 /// Where chunks are behind the prefix.
 pub(super) const CHUNKS: &str = "chunks";
 
-/// A chunk's object begins with so many bytes that are not the volume's.
+/// Bytes before the volume's bytes in a chunk's object.
 pub(super) const HEADER_BYTES: usize = 64;
 
 const MAGIC: [u8; 4] = *b"TMC1";
@@ -24,7 +24,7 @@ pub(super) const CHUNK_BYTES_MAX: u64 = 64 << 20;
 /// The largest volume: numbers in a manifest are also read by programs that hold them as floating point.
 pub(super) const SIZE_BYTES_MAX: u64 = 1 << 53;
 
-/// A name that nobody else has: 16 random bytes, written as 32 hexadecimal digits.
+/// A unique name: 16 random bytes, written as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(super) struct Id(pub [u8; 16]);
@@ -74,8 +74,8 @@ impl TryFrom<String> for Id {
     }
 }
 
-/// What a chunk's object says of itself. No two puts have the same: so no two objects have the same ETag, though that may be
-/// nothing but a checksum, and whoever finds an object knows whose it is.
+/// The header of a chunk's object. No two puts have the same header, so no two objects have
+/// the same ETag even where that is only a checksum, and every object names its writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub volume: Id,

@@ -1,4 +1,4 @@
-//! A volume's manifest: what the volume is, who may write it, and a number that says whether it was changed.
+//! Manifest of a volume: its identity, its writer, and a number that shows whether it was changed.
 
 use bytes::Bytes;
 use object_store::UpdateVersion;
@@ -19,7 +19,7 @@ pub(super) const MANIFEST_BYTES_MAX: u64 = 64 << 10;
 /// Attempts to become the writer, where others do too at that moment.
 const ATTEMPTS_MAX: usize = 16;
 
-/// The manifest's fields, as they stand there.
+/// The manifest's fields, as in its JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Manifest {
@@ -29,14 +29,14 @@ pub(super) struct Manifest {
     pub volume: Id,
     pub size_bytes: u64,
     pub chunk_bytes: u64,
-    /// Who opened it last to write, and how many did before and with it.
+    /// The last process that opened it to write, and the number of such openings up to it.
     pub writer: Option<Id>,
     pub openings: u64,
     /// Grows before anything is changed, at least once between two answers to what state the volume is in.
     pub changes: u64,
 }
 
-/// What stands in every version, so that others can be told from what is none.
+/// Fields of every version, to distinguish other versions from other data.
 #[derive(Deserialize)]
 struct Preamble {
     format: String,
@@ -57,7 +57,7 @@ pub(super) enum ManifestError {
 }
 
 impl Manifest {
-    /// That of a volume that nobody has opened.
+    /// The manifest of a volume that was never opened.
     pub fn new(volume: Id, shape: Shape) -> Self {
         Manifest {
             format: FORMAT.to_owned(),
@@ -147,10 +147,9 @@ pub(super) async fn create(objects: &Objects, shape: Shape) -> Result<(), String
     }
 }
 
-/// Makes `me` the one who writes.
+/// Makes `me` the writer.
 ///
-/// # Errors
-/// In words, with what to do.
+/// # Errors As a message that says what to do.
 pub(super) async fn take_over(
     objects: &Objects,
     mut manifest: Manifest,

@@ -1,47 +1,52 @@
-//! A volume in an object store: S3 or what is compatible, or a directory.
+//! Volume in an object store: S3 or a compatible one, or a directory.
 //!
-//! **Objects.** Below a prefix lie a manifest (JSON: which volume, its size, the size of its chunks, who writes it) and one object for
-//! each chunk of the volume that was ever written, named by its number (`docs/block-objects.md` draws them). A chunk is 4 MiB unless
-//! said otherwise when the volume is made. Its object begins with a header that says which put it is of: by which writer, and that
-//! writer's how many-eth. Where there is no object, or it ends early, the chunk is zeroes. Objects of chunks are never
-//! removed: a chunk that is given back becomes an object of a header alone.
+//! **Objects.** Below a prefix are a manifest (JSON: which volume, its size, the size of its chunks,
+//! its writer) and one object for each chunk of the volume that was ever written, named by its
+//! number (`docs/block-objects.md` draws them). A chunk is 4 MiB unless another size is chosen when
+//! the volume is created. Its object begins with a header that identifies its put: the writer, and
+//! the writer's sequence number. Where there is no object, or it ends early, the chunk is zeroes.
+//! Objects of chunks are never removed: a chunk that is freed becomes an object with a header alone.
 //!
-//! **Reads** get just the bytes that are asked for, whatever else is under way.
+//! **Reads** get exactly the requested bytes, no matter what else is in flight.
 //!
-//! **Writes** change a chunk as a whole: it is got, changed and put, unless all of it is written. A chunk has one put at a time, and all
-//! that has come for it meanwhile is in the next one. A write is answered when its put is, and then it is durable; a flush has nothing to
-//! wait for but the look at the manifest below. What is put takes the place of exactly the object that was expected there
-//! (`If-Match` with its ETag, `If-None-Match: *` where there was none), or of nothing. An ETag may be a checksum of the contents,
-//! and comes again when contents do; headers make each put's contents its own. A removed object could also be made and removed
-//! again unseen, and S3 removes without conditions as this client asks it; so nothing is removed.
+//! **Writes** change a chunk as a whole: it is got, changed and put, unless all of it is written. A chunk
+//! has one put at a time, and all changes that arrive meanwhile are in the next one. A write is answered
+//! when its put is, and then it is durable; a flush waits only for the look at the manifest below. A put
+//! replaces exactly the object that was expected there (`If-Match` with its ETag, `If-None-Match: *`
+//! where there was none), or fails. An ETag may be a checksum of the contents, which recurs when contents
+//! do; headers make each put's contents unique. A removed object could also be created and removed again
+//! unseen, and S3 removes without conditions as this client uses it; so nothing is removed.
 //!
-//! When a condition does not hold, the header of what is there tells: ours, and this very put (its answer was lost, and it was sent
-//! again): it is done. Ours, and an earlier put that seemed to have failed: the change is made on that. Another's: an error, which
-//! says that somebody else writes.
+//! When a condition does not hold, the header of the present object decides. Ours, and this very put (its
+//! answer was lost, and it was sent again): the put is done. Ours, and an earlier put that seemed to have
+//! failed: the change is made on that object. Another writer's: an error, which reports the other writer.
 //!
-//! **Writers.** Who opens the volume to write puts its own random name into the manifest, under a condition, and from then on is the
-//! one who writes. Where the store takes no notice of conditions this is found out then, and refused. The writer looks at the
-//! manifest before it answers a flush, before a put when the last look is longer ago than [`ObjectsOptions::trust`], and every
-//! [`ObjectsOptions::look_every`]. If another one's name stands there, all that it is asked from then on fails, and a new
-//! session begins. So:
+//! **Writers.** A process that opens the volume to write puts its own random name into the manifest,
+//! under a condition, and is the writer from then on. A store that ignores conditions is detected then,
+//! and refused. The writer looks at the manifest before it answers a flush, before a put when the last
+//! look is longer ago than [`ObjectsOptions::trust`], and every [`ObjectsOptions::look_every`]. If it
+//! finds another name there, all further requests to it fail, and a new session begins. So:
 //!
-//! - A flush that succeeds was asked for while its writer was still the only one: no two writers' flushes interleave.
-//! - An older writer never overwrites what a newer one has put, nor the other way round: the second one's condition fails, and it is told.
-//! - An older writer may change chunks that the newer one has not put yet, for as long as it does not know: by puts that it has begun
-//!   at most `trust` after its last look, and that take long to arrive. None of them are in a flush of its own that succeeds.
-//! - It answers reads for `look_every` at most, if the store can be reached, and until it can be if not.
+//! - A flush that succeeds was requested while its writer was still the only one: no two writers' flushes interleave.
+//! - An older writer never overwrites a newer writer's put, nor the other way round: the second one's condition fails,
+//!   and it gets an error.
+//! - An older writer may change chunks that the newer one has not put yet, as long as it does not know of it: by puts
+//!   that begin at most `trust` after its last look and take long to arrive. None of them are in a flush of its own
+//!   that succeeds.
+//! - It answers reads for at most `look_every` while the store can be reached, otherwise until it can be reached again.
 //!
-//! A directory has no conditions, so there a lock on it keeps other writers away, and readers while one writes; on this machine, and on
-//! others as far as the file system carries locks. Somebody who heeds no locks is noticed when a chunk is got to be
-//! changed, and not otherwise.
+//! A directory has no conditions, so there a lock on it excludes other writers, and readers
+//! while one writes; on this machine, and on others as far as the file system carries locks. A
+//! process that ignores locks is noticed when a chunk is got to be changed, and not otherwise.
 //!
-//! **State.** The manifest counts changes: before the first put after the volume's state was asked for, the count is made larger. So
-//! the same count means that nothing was put in between.
+//! **State.** The manifest counts changes: the count is increased before the first put that
+//! follows a query of the volume's state. So the same count means that nothing was put in between.
 //!
-//! **Outages.** The client repeats what was refused for a while or did not arrive; each request ends in an error when its time
-//! ([`ObjectsOptions::patience`]) is over. Nothing else is lost by it, and the next request is tried anew.
+//! **Outages.** The client repeats requests that were refused temporarily or did not
+//! arrive. Each request ends in an error when its time ([`ObjectsOptions::patience`])
+//! is over. That loses nothing else, and the next request is tried anew.
 //!
-//! A thread of its own runs the client. This side hands it requests and takes completions.
+//! A thread of its own runs the client. This side submits requests to it and takes completions.
 
 mod access;
 mod chunk;
@@ -142,7 +147,7 @@ impl ObjectsBacking {
         Self::start(objects, place, options, None)
     }
 
-    /// Opens a volume where nobody else writes as long as the lock is held.
+    /// Opens a volume that no other process writes while the lock is held.
     fn open_locked(
         store: Arc<dyn ObjectStore>,
         place: &str,
@@ -201,7 +206,7 @@ impl ObjectsBacking {
     }
 }
 
-/// Puts under way into a directory must end before its lock does; whatever a network still carries has its conditions.
+/// Puts into a directory must end before its lock does; puts over a network are protected by their conditions.
 fn end(runtime: Runtime, conditional: bool) {
     if conditional {
         runtime.shutdown_background();

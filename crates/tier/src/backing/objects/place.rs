@@ -1,4 +1,4 @@
-//! Where a volume's objects are: which object store, and the path in it.
+//! Location of a volume's objects: the object store, and the path in it.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -95,7 +95,7 @@ impl ObjectsPlace {
         }
     }
 
-    /// Keeps others out of a directory: to write, everybody; to read, those who write.
+    /// Locks a directory: a writer excludes all others, a reader excludes writers.
     fn lock(&self, path: &FilePath, options: &ObjectsOptions) -> Result<File, OpenError> {
         let failed = |error: std::io::Error| {
             let why = if error.kind() == std::io::ErrorKind::NotFound {
@@ -135,7 +135,7 @@ fn sweep(directory: &FilePath) {
 
 /// A bucket, by what the environment says of it.
 fn s3(bucket: &str) -> Result<Arc<dyn ObjectStore>, String> {
-    // Once in a process; who was quicker has chosen as well.
+    // Once in a process; an error means that another thread has installed one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let retry = RetryConfig {
         backoff: BackoffConfig { max_backoff: BACKOFF_MAX, ..BackoffConfig::default() },
@@ -145,7 +145,7 @@ fn s3(bucket: &str) -> Result<Arc<dyn ObjectStore>, String> {
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
     let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
     let in_clear = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
-    // Who names such an endpoint wants it.
+    // A user that names such an endpoint wants it.
     let defaults = [
         (ClientConfigKey::Timeout, ATTEMPT),
         (ClientConfigKey::ConnectTimeout, CONNECT),

@@ -1,11 +1,11 @@
-//! The order of changes to chunks: one put of a chunk at a time, with everything that arrived for the chunk by then.
+//! Order of changes to chunks: one put of a chunk at a time, with everything that arrived for the chunk by then.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::access::Expected;
 use super::layout::HEADER_BYTES;
 
-/// Chunks of which is known what is stored: a bounded number, since who forgets one only asks again.
+/// Most chunks with a known stored version: bounded, since a forgotten one is only queried again.
 const KNOWN_MAX: usize = 1 << 16;
 
 /// A piece of a request that changes a chunk.
@@ -54,7 +54,7 @@ pub(super) fn apply<'a>(
     object
 }
 
-/// Who waits for which chunk, and which chunks have their turn.
+/// Changes that wait for each chunk, and the chunks that are being changed.
 pub(super) struct PutOrder {
     lines: HashMap<u64, Line>,
     /// Chunks with changes and no turn, in the order in which they came.

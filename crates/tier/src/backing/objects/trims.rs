@@ -1,11 +1,11 @@
-//! Trims may be smaller than chunks, but only a whole chunk can be freed. So the trimmed parts of a chunk are recorded
-//! until all of it is trimmed, or something is written there.
+//! Trims smaller than chunks: only a whole chunk can be freed, so its trimmed
+//! parts are recorded until all of it is trimmed, or something is written there.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::layout::ChunkRange;
 
-/// So many chunks are remembered, and so many pieces of each. Who trims in no order at all gives nothing back.
+/// Most chunks remembered, and most pieces of each. Trims in random order free nothing.
 const CHUNKS_MAX: usize = 4096;
 const PIECES_MAX: usize = 64;
 
@@ -34,7 +34,7 @@ impl Trims {
             self.order.push_back(chunk);
         }
         let pieces = self.pieces.entry(chunk).or_default();
-        // Those that it touches become one with it.
+        // Pieces that it touches are merged with it.
         let first = pieces.partition_point(|piece| piece.1 < from);
         let last = pieces.partition_point(|piece| piece.0 <= to);
         let touched = pieces[first..last].iter();

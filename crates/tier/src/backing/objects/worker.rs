@@ -1,4 +1,5 @@
-//! The worker thread: cuts requests into chunks, bounds what is in flight, and answers when all parts are done.
+//! Worker thread of an object store: splits requests into chunks,
+//! bounds what is in flight, and answers when all parts are done.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::backing::{BackingError, Completion, Identity, Op, Request};
 
 /// Reads that are under way at a time.
 const GETS_MAX: usize = 64;
-/// Chunks that are changed at a time: so many, and less where they are large.
+/// Chunks changed at a time; fewer where they are large.
 const TURNS_MAX: u64 = 32;
 const TURN_BYTES_MAX: u64 = 128 << 20;
 
@@ -66,7 +67,7 @@ pub(super) struct Worker {
     batches: HashMap<u64, Vec<Change>>,
     puts: u64,
     tasks: JoinSet<Event>,
-    /// Who wants to know the volume's state, which nobody can tell amid puts.
+    /// Callers that asked for the volume's state, which is undefined while puts are in flight.
     asked: Vec<Sender<Identity>>,
     is_telling: bool,
     is_looking: bool,
@@ -123,7 +124,7 @@ impl Worker {
                 },
                 _ = clock.tick() => self.look(),
             }
-            // Whatever else is there already shares puts and calls with it.
+            // Other requests that have arrived share puts and wake-ups with it.
             while let Ok(ask) = asks.try_recv() {
                 match ask {
                     Ask::Request(request) => self.take(request),
@@ -195,7 +196,7 @@ impl Worker {
         }
         let (fence, since) = (fence.clone(), Instant::now());
         self.tasks.spawn(async move {
-            // Whether the store can be reached is for those to be told who want something of it.
+            // An unreachable store is reported to the requests that need it.
             let _ = fence.lock().await.look(since).await;
             Event::Looked
         });
@@ -220,7 +221,7 @@ impl Worker {
             let (chunks, asked) = (self.chunks.clone(), std::mem::take(&mut self.asked));
             self.tasks.spawn(async move {
                 let identity = state(&chunks).await;
-                // Who has asked may have given up.
+                // The caller may have given up.
                 asked.iter().for_each(|sender| drop(sender.send(identity.clone())));
                 Event::Told
             });
