@@ -1,4 +1,4 @@
-//! What memory costs, and what it buys: from a miss-ratio curve to money.
+//! Cost of memory and value of its hits: from a miss-ratio curve to money.
 
 use serde::{Deserialize, Serialize};
 use tiermem_base::TierKind;
@@ -30,7 +30,7 @@ pub struct Prices {
     pub fast: Offer,
     /// The slow memory.
     pub slow: Offer,
-    /// Over so many months is spread what is paid once.
+    /// Months over which one-time payments are spread.
     pub months: f64,
     /// The share of the hits that fast memory shall serve where both are bought, 0 to 1.
     pub fast_hit_share: f64,
@@ -71,15 +71,15 @@ pub struct Cost {
 }
 
 impl Prices {
-    /// The cost of a memory of so many bytes, of which `fast_bytes` are fast, per month.
+    /// The cost of a memory of `bytes`, of which `fast_bytes` are fast, per month.
     pub fn per_month(&self, bytes: f64, fast_bytes: f64) -> f64 {
         let slow_bytes = (bytes - fast_bytes).max(0.0);
         self.fast.price.per_month(fast_bytes, self.months)
             + self.slow.price.per_month(slow_bytes, self.months)
     }
 
-    /// What the cache of this size costs whose curve, in bytes, this is. In a chain of two tiers under one order of
-    /// eviction, the fast one serves the hits of a cache of its own size: its part is the smallest that has its share of the hits.
+    /// The cost of a cache of `bytes`, given its miss-ratio curve in bytes. In a chain of two tiers under one order of eviction,
+    /// the fast one serves the hits of a cache of its own size: its part is the smallest that has its share of the hits.
     pub fn of_size(&self, curve: &Curve, bytes: f64, requests_per_second: Option<f64>) -> Cost {
         debug_assert!(curve.unit == Unit::Bytes, "memory is bought in bytes");
         let hit_ratio = 1.0 - curve.miss_ratio(bytes.round() as u64);

@@ -1,7 +1,7 @@
-//! What the parts of the house know about a workload: miss-ratio curves, and what memory costs.
+//! Models of a workload: miss-ratio curves, heat, division of memory, placement plans, and the cost of memory.
 //!
-//! Models take accesses and answer questions. Like policies they do no I/O, read no clock and own no randomness but a
-//! seeded generator, so that a live engine can ask them on line.
+//! Models take accesses and answer questions. Like policies they do no I/O, read no clock and own no randomness but a seeded
+//! generator, so that a live engine can ask them on line.
 #![forbid(unsafe_code)]
 
 pub mod advisor;

@@ -1,4 +1,4 @@
-//! An advisor beside caches that do what it says: does what it predicts come true, and is it any good?
+//! An advisor beside caches that carry out its answers: whether its predictions come true, and whether its divisions are good.
 #![allow(clippy::unwrap_used)]
 
 use tiermem_base::Op;
@@ -150,7 +150,7 @@ fn too_few_keys_decide_nothing_and_say_so() {
     let answers = run(plan(Way::Krr), &mut tenants, 2, &|_| {});
     let verdict = &answers.last().unwrap().verdict;
     assert!(matches!(verdict, Verdict::TooFewSamples { sampled: 50..256, needed: 256 }), "{verdict}");
-    // Beside one of whom enough is known they keep what they have.
+    // Beside a tenant with enough known keys they keep what they have.
     let mut tenants = [tenant(ROOM / 2, 5, 1e6, skewed(400)), tenant(ROOM / 2, 5, 1e6, skewed(20_000))];
     let answers = run(plan(Way::Krr), &mut tenants, 3, &|_| {});
     let last = answers.iter().rev().find(|answer| answer.is_applied()).unwrap();

@@ -1,5 +1,5 @@
-//! A divider beside a ladder: what tenants have after each event, and what the advisor was told of requests, held against a plain
-//! list of them.
+//! A divider beside a ladder: the quotas of tenants after each event, and what the advisor was told of requests, compared with a
+//! plain list of them.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ fn ladder() -> Ladder {
     })
 }
 
-/// The first tenant has the keys that nobody owns; `a` has half of all memory, and a K.
+/// The first tenant has the keys that belong to no other; `a` has half of all memory, and a K.
 fn config() -> DividerConfig {
     DividerConfig {
         plan: Plan { rate: 1.0, ..Plan::default() },
@@ -65,7 +65,7 @@ impl World {
         number
     }
 
-    /// Look-ups of nobody's keys until a window ends; how many.
+    /// Look-ups of keys that belong to no tenant until a window ends. Returns their number.
     fn end_window(&mut self) -> u64 {
         let mut lookups = 1;
         while !self.divider.looked_up(0, sample_hash(lookups), Outcome::Nowhere, None, &self.ladder) {
@@ -75,7 +75,7 @@ impl World {
         lookups
     }
 
-    /// Has tenants given so many bytes of each tier, with K 1 and 2.
+    /// Has tenants given these bytes of each tier, with K 1 and 2.
     fn answer(&mut self, parts: &[(u16, [u64; 2])]) {
         self.end_window();
         let question = self.divider.take_question().unwrap();
@@ -137,14 +137,15 @@ fn a_division_is_done_and_newcomers_have_a_part_as_one_more_than_all() {
     let c = world.enter("c");
     assert_eq!(world.has(c), [(DRAM / 5, 0), (SLOW / 5, 0)], "the fourth, and one more");
     assert_eq!(world.has(b), [(200_000, 1), (800_000, 2)], "nobody else is concerned");
-    // Whoever is in no part has what a newcomer has, and the tier's K.
+    // A tenant in no part has a newcomer's share, and the tier's K.
     world.answer(&[(0, [1_000_000, 2_000_000]), (c, [500_000, 0])]);
     assert_eq!(world.has(b), [(DRAM / 5, 0), (SLOW / 5, 0)]);
     assert_eq!(world.has(1), [(DRAM / 5, 9), (SLOW / 5, 9)], "its K was declared");
     assert_eq!(world.has(c), [(500_000, 1), (1, 2)], "no share is nothing");
 }
 
-/// What a newcomer has is said before all is forgotten: whoever is in no part would keep what it had before the first division.
+/// A newcomer's share is set before all others are forgotten: otherwise a tenant in no part would keep what it had before the
+/// first division.
 #[test]
 fn who_is_in_no_part_has_what_a_newcomer_has() {
     let mut world = World::new(config());
@@ -229,7 +230,7 @@ fn a_shard_has_its_part_of_windows_and_promises() {
     let mut world = World::new(DividerConfig { shards: 4, division, ..config() });
     assert_eq!(world.end_window(), WINDOW / 4);
     assert_eq!(world.end_window(), WINDOW / 4);
-    // Nobody is known; what was promised is kept all the same: a quarter of it.
+    // No tenant is known; promises are kept all the same: a quarter of it.
     let answer = world.divider.take_question().unwrap().answer();
     let part = answer.parts.iter().find(|part| part.tenant == 1).unwrap();
     assert_eq!(part.bytes.iter().sum::<u64>().div_ceil(2), (1 << 20) / 4 / 2);
@@ -269,13 +270,13 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// An advisor that is told of a plain list of requests by the rules, beside a divider: every look-up counts in its window, and only what is
-/// in memory was found; a miss begins where nothing was found anywhere, and ends with the next write; every write counts; what was removed
-/// is gone.
+/// An advisor that is told of a plain list of requests by the rules, beside a divider: every look-up counts in its window, and
+/// only items in memory were found; a miss begins where nothing was found in any tier, and ends with the next write; every write
+/// counts; a removed key is gone.
 struct Told {
     world: World,
     plain: Advisor,
-    /// Of each tenant: look-ups, those that found something, writes.
+    /// Of each tenant: look-ups, hits, writes.
     tallies: [[u64; 3]; 2],
     held: BTreeMap<u64, Id>,
     rng: Rng,

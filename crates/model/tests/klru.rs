@@ -1,4 +1,4 @@
-//! The model of sampling caches against caches that sample.
+//! The model of sampling caches against simulated caches that sample.
 
 mod common;
 

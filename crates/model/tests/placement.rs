@@ -1,4 +1,4 @@
-//! Plans: what they save on programs whose accesses are known, and what is refused.
+//! Plans: what they save on programs with known accesses, and which inputs are refused.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! The configuration of an advisor, and what it is told at the end of a window.
+//! Configuration of an advisor, and the facts that it is told at the end of a window.
 
 use tiermem_policy::choose_k::Overheads;
 use tiermem_policy::partition::Objective;
@@ -37,7 +37,7 @@ pub struct Plan {
     pub thins: bool,
     /// Look-ups of a window.
     pub window: u64,
-    /// What counts of earlier windows beside the one that ends: 0 nothing, 1 as much.
+    /// The weight of earlier windows relative to the one that ends: 0 none, 1 the same.
     pub keep: f64,
     /// What a division must gain to be worth its evictions, as a part of what is lost without it.
     pub gain_least: f64,
@@ -106,7 +106,7 @@ pub struct Standing {
     pub tenant: u16,
     /// Look-ups so far.
     pub lookups: u64,
-    /// Of these, those that found something.
+    /// Of these, the look-ups that found their key.
     pub hits: u64,
     /// Writes so far.
     pub writes: u64,

@@ -1,25 +1,25 @@
-//! Divides the memory of a ladder among tenants: one machine without bytes and clocks, which the store and a simulator
-//! drive.
+//! Divider of a ladder's memory among tenants: one machine without bytes and clocks, which the store and a simulator drive.
 //!
-//! *Events* go in: a tenant comes, a key is looked up, written, removed, tiers change their size, an answer is there. What
-//! tenants are to have comes out as [`Setting`]s, to be applied in their order before the next event ([`Divider::take_settings`]).
-//! At the end of each window there is a *question* ([`Divider::take_question`]), which can be answered anywhere
-//! ([`super::Question::answer`]) and comes back as an event. Shares change at once and memory with the requests that want it, so
-//! nobody waits for a division.
+//! *Events* go in: a tenant comes, a key is looked up, written, removed, tiers change their size, an answer is there. The quotas
+//! of tenants come out as [`Setting`]s, to be applied in their order before the next event ([`Divider::take_settings`]). At the
+//! end of each window there is a *question* ([`Divider::take_question`]), which can be answered on any thread
+//! ([`super::Question::answer`]) and comes back as an event. Shares change at once, and memory with the requests that need it, so
+//! no request waits for a division.
 //!
-//! What is decided here, once for both:
+//! The decisions, the same for both drivers:
 //!
-//! - Nobody becomes a tenant by asking, or anybody could make thousands of them: a tenant comes with the first key that it writes.
-//!   Until then its keys are nobody's ([`super::OTHERS`]).
-//! - A window ends with the look-up that fills it, which counts in it whole: as found if it was found anywhere, for that is what
-//!   its application waited for. For the curves, which are of memory alone, what was found below has missed.
-//! - Only a look-up that found nothing anywhere begins the time that a miss costs: what was found below is not fetched and set
-//!   again, and the next write of that key, however late, is no answer to it.
-//! - A write counts when it is asked for, before there is room: whether there is depends on the division, and demand must not.
-//! - Removed and expired keys are told, by whoever meets them; evicted ones are not: their curves are to say what more memory
-//!   would have kept. What expires below memory unseen is as unknown as it is without a tier below.
-//! - Memory is shared equally until it was divided once, and by what was declared; from then on by the last answer, whatever
-//!   becomes of the tiers' sizes, for shares only count beside each other.
+//! - A look-up does not make a tenant, or one client could make thousands of them: a tenant comes with the first key that it
+//!   writes. Until then its keys belong to [`super::OTHERS`].
+//! - A window ends with the look-up that fills it, which counts in it whole: as a hit if it found its key in any tier, because
+//!   that is what its application waited for. For the curves, which are of memory alone, a look-up that was answered below memory
+//!   is a miss.
+//! - Only a look-up that found nothing in any tier begins the time that a miss costs: an item that was found below memory is not
+//!   fetched and set again, and the next write of that key, however late, is no answer to it.
+//! - A write counts when it is requested, before there is room: whether there is depends on the division, and demand must not.
+//! - Removed and expired keys are told by the driver that meets them; evicted ones are not: their curves are to say what more
+//!   memory would have kept. A key that expires below memory unseen is as unknown as it is without a tier below.
+//! - Memory is shared equally, and by what was declared, until the first division; from then on by the last answer, whatever
+//!   becomes of the tiers' sizes, because only the ratios of shares count.
 
 use tiermem_policy::Id;
 use tiermem_policy::choose_k::Overheads;
@@ -37,9 +37,10 @@ pub struct DividerConfig {
     pub plan: Plan,
     /// What it decides.
     pub division: Division,
-    /// Tenants that are there from the start; the first has the keys that nobody owns. Without one tenants are not told apart.
+    /// Tenants that are there from the start; the first has the keys that belong to no tenant. Without names tenants are not told
+    /// apart.
     pub names: Vec<String>,
-    /// What is known of some, who are there from the start as well.
+    /// Terms of some tenants, which are there from the start as well.
     pub declared: Vec<Declared>,
     /// How much longer a look-up takes in each tier than in DRAM.
     pub slower_ns: Vec<f64>,
@@ -73,13 +74,13 @@ pub struct Divider {
     advisor: Option<Box<Advisor>>,
     question: Option<Question>,
     settings: Vec<Setting>,
-    /// Among how many what nobody has declared was shared last; 0: it is to be shared anew.
+    /// The number of tenants that shared the undeclared rest last; 0: it is to be shared anew.
     rest_for: usize,
     metadata_bytes: u64,
 }
 
 impl Divider {
-    /// A divider of this ladder, which nobody has used yet; there are settings.
+    /// A new divider of this ladder; its first settings wait.
     pub fn new(config: DividerConfig, ladder: &Ladder) -> Self {
         let DividerConfig { plan, division, names, declared, slower_ns, shards, seed } = config;
         let mut tenants = Tenants::default();
@@ -157,7 +158,7 @@ impl Divider {
         is_last
     }
 
-    /// A write of an item of so many bytes to a tenant's key, whatever becomes of it.
+    /// A write of an item of `bytes` to a tenant's key, whatever becomes of it.
     #[inline]
     pub fn wrote(&mut self, tenant: u16, hash: u64, bytes: u64, now_ns: Option<u64>, ladder: &Ladder) {
         self.tenants.note_write(tenant);
@@ -191,7 +192,7 @@ impl Divider {
 
     /// Tiers have changed their size.
     pub fn resized(&mut self, ladder: &Ladder) {
-        // What was found counts on: tiers that change their size change no share beside another.
+        // The last division counts on: tiers that change their size do not change the ratios of shares.
         if !self.is_divided() {
             self.share_out(ladder);
         }
@@ -206,7 +207,7 @@ impl Divider {
         self.weigh();
     }
 
-    /// What the end of a window asks, if one has ended. Whoever takes it brings the answer ([`Self::answered`]).
+    /// The question at the end of a window, if one has ended. The caller brings its answer ([`Self::answered`]).
     pub fn take_question(&mut self) -> Option<Question> {
         self.question.take()
     }
@@ -289,8 +290,8 @@ impl Divider {
         self.set_declared_ks(ladder);
     }
 
-    /// Tenants of whom nothing is declared share what is left, each as much: as if there were as many of them as the next power of
-    /// two, so that not all shares change with each that comes. Once memory was divided, only newcomers are concerned.
+    /// Tenants without declared terms share the rest equally: as if there were as many of them as the next power of two, so that
+    /// not every new tenant changes all shares. Once memory was divided, only newcomers are concerned.
     fn share_rest(&mut self, ladder: &Ladder) {
         if self.is_divided() {
             return self.share_with_newcomers(ladder);
@@ -310,7 +311,7 @@ impl Divider {
         }
     }
 
-    /// Whoever comes to a ladder that was divided has as much as one more than all tenants would have of equal parts.
+    /// A newcomer to a ladder that was divided gets an equal part, as if there were one tenant more.
     fn share_with_newcomers(&mut self, ladder: &Ladder) {
         let among = self.tenants.count() as u64 + 1;
         for tier in 0..ladder.residents().levels() {
@@ -366,7 +367,7 @@ impl Divider {
     }
 }
 
-/// An answer gives each of so many tenants one part at most, with as many tiers as there are.
+/// An answer gives each of `tenants` tenants one part at most, with `tiers` tiers.
 fn assert_is_of(answer: &Answer, tenants: usize, tiers: usize) {
     let mut seen = vec![false; tenants];
     for part in &answer.parts {

@@ -1,4 +1,4 @@
-//! The configuration of the division of memory, as far as it can be changed at run time.
+//! Live configuration of the division of memory: the part that can be changed at run time.
 
 use std::str::FromStr;
 
@@ -49,7 +49,7 @@ impl std::fmt::Display for Aim {
 pub struct Division {
     /// What is decided.
     pub aim: Aim,
-    /// After so many look-ups.
+    /// After this many look-ups.
     pub window: u64,
     /// What tenants were promised where they were declared; it does not change.
     pub declared: Vec<TenantTerms>,
@@ -102,7 +102,7 @@ impl Division {
         Ok(())
     }
 
-    /// What holds for each tenant of whom something is said.
+    /// The effective terms of each tenant that has any.
     pub fn effective(&self) -> impl Iterator<Item = &TenantTerms> {
         let is_replaced = |one: &&TenantTerms| self.terms.iter().any(|other| other.name == one.name);
         self.declared.iter().filter(move |one| !is_replaced(one)).chain(&self.terms)

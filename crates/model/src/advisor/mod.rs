@@ -1,10 +1,11 @@
-//! How a running system should divide its memory, and with which K, as its requests show (Wang 2024, chapters 3 and 4).
+//! Advisor: how a running system should divide its memory among tenants, and with which K, as its requests show (Wang 2024,
+//! chapters 3 and 4).
 //!
-//! An [`Advisor`] is told of the look-ups and writes of a sample of the keys, each with its tenant. It keeps every tenant's curves
-//! ([`online_curves`]), one for each K of a few, and what a miss costs it ([`tiermem_policy::miss_cost`]). After so many look-ups
-//! a window ends: the advisor gives a [`Question`], which knows all that is needed and can be answered anywhere, so that
-//! nobody who serves requests waits for the answer. It reads no clock and draws nothing. The [`Divider`] stands between it and a
-//! ladder of tiers: it decides what the advisor is told and when, and does what it says.
+//! An [`Advisor`] is told of the look-ups and writes of a sample of the keys, each with its tenant. It keeps every tenant's
+//! curves ([`online_curves`]), one for each K of a few, and the cost of its misses ([`tiermem_policy::miss_cost`]). After a fixed
+//! number of look-ups a window ends: the advisor gives a [`Question`], which contains all that is needed and can be answered on
+//! any thread, so that no request waits for the answer. It reads no clock and draws no random numbers. The [`Divider`] stands
+//! between it and a ladder of tiers: it decides what the advisor is told and when, and carries out its answers.
 //!
 //! Choosing K alone (DLRU, section 3.1) and dividing memory by merged curves (kRedis, section 4.1) are the same question with and
 //! without [`Plan::divides`]; where curves come from is [`Plan::way`].
@@ -29,25 +30,25 @@ use online_curves::TenantCurves;
 pub use solver::{Answer, Part, Question, Verdict};
 pub use tenants::{Declared, OTHERS, Tally, Tenants};
 
-/// Sizes at which curves are kept, beside those of the tiers: so many in equal steps ...
+/// Sizes at which curves are kept, in addition to those of the tiers: this many in equal steps ...
 const EVEN_SIZES: u64 = 16;
 /// ... and from a 256th of all memory on to the first of these, each larger than the one before by the root of two.
 const SMALLEST: u64 = 256;
-/// Who has evictions that nobody can see the reason of keeps what it has and this part more, 1 in so many.
+/// A tenant with evictions that its curves cannot explain yet keeps what it has and this part more, 1 in `SPARE`.
 const SPARE: u64 = 8;
 
-/// Keys of this size, as many as fill all memory, may be in all samples together; shorter ones are not followed so long.
+/// All samples together may hold as many keys as fill all memory at this size; shorter keys are forgotten sooner.
 const KEY_BYTES: u64 = 64;
 /// Keys that samples may have however little memory there is.
 const KEYS_LEAST_OF_ALL: u64 = 8192;
-/// Tenants that are watched have room for at least so many keys, ...
+/// A tenant that is watched has room for at least this many keys, ...
 const KEYS_LEAST: usize = 512;
-/// ... and there are no more than so many: the others keep what they have.
+/// ... and at most this many tenants are watched: the others keep what they have.
 const WATCHED_MAX: usize = 512;
-/// From so many keys on a sample of this rate is enough (Wang 2024, section 4.2.7).
+/// From this many keys on a sample of `RATE_MANY` is enough (Wang 2024, section 4.2.7).
 const MANY_KEYS: f64 = 8e6;
 const RATE_MANY: f64 = 0.001;
-/// Who has fewer look-ups lately is no longer watched, where all places are taken.
+/// A tenant with fewer recent look-ups is no longer watched, where all places are taken.
 const FORGOTTEN_BELOW: f64 = 1.0;
 
 /// How many keys all samples may have.
@@ -92,7 +93,7 @@ pub struct Advisor {
     costs: MissCosts,
     tenants: Vec<Option<Box<TenantCurves>>>,
     weights: Vec<Weights>,
-    /// Sizes of the curves, ascending; empty as long as nobody has said how much memory there is.
+    /// Sizes of the curves, ascending; empty until the size of memory is known.
     sizes: Vec<u64>,
     /// Keys that all samples may have together.
     keys_max: usize,
@@ -160,7 +161,7 @@ impl Advisor {
         sizes
     }
 
-    /// Whether a key of this hash is to be told of. Hashes must be the same for the same key, and spread evenly.
+    /// Whether the advisor is to be told of a key of this hash. Hashes must be the same for the same key, and spread evenly.
     #[inline]
     pub fn follows(&self, hash: u64) -> bool {
         self.sample.holds(hash)
@@ -238,7 +239,7 @@ impl Advisor {
             *watched += 1;
         }
         let make = || {
-            // Until a window has ended, nobody knows what a tenant will have.
+            // Until a window has ended, the future share of a tenant is not known.
             let from = if plan.is_at_one_size() { sizes.len().saturating_sub(1) } else { 0 };
             Box::new(TenantCurves::new(plan, sample.rate(), &sizes[from..], *seed ^ u64::from(tenant)))
         };
@@ -297,7 +298,7 @@ impl Advisor {
             match profile.filter(|profile| profile.keys_sampled >= tiermem_policy::choose_k::DISTINCT_LEAST) {
                 Some(profile) => known.push((tenant, profile)),
                 None if held_bytes + standing.terms.least_bytes > 0 => unknown.push(tenant),
-                // Nothing is said of who has nothing: whoever comes has a newcomer's share.
+                // A tenant that has nothing gets no part: if it comes it has a newcomer's share.
                 None => {}
             }
         }
@@ -317,7 +318,7 @@ impl Advisor {
         }
     }
 
-    /// Who no longer asks is not watched any more where all places are taken.
+    /// Stops watching tenants without recent look-ups where all places are taken.
     fn forget_idle(&mut self) {
         if self.watched < WATCHED_MAX.min(self.keys_max / KEYS_LEAST) {
             return;
@@ -358,7 +359,7 @@ impl Advisor {
         Some(self.in_force[found].1.clone())
     }
 
-    /// Takes note of an answer; whoever asked does what it says.
+    /// Takes note of an answer; the caller carries it out.
     pub fn note(&mut self, answer: &Answer) {
         self.history.verdict = Some(answer.verdict.clone());
         for part in &answer.parts {

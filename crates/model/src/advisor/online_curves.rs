@@ -1,4 +1,4 @@
-//! The curves of one tenant, kept while it is served.
+//! Online curves of one tenant, kept while it is served.
 
 use tiermem_base::{Interner, Rng};
 use tiermem_policy::evict::Named;
@@ -10,11 +10,11 @@ use crate::mrc::{Curve, LruStack, Miniature, Model, Point, Unit};
 
 /// Distances are told apart to one part in 2^6: 64 bins an octave, some ten kilobytes for each K.
 const PRECISION_BITS: u32 = 7;
-/// Of so many keys drawn the longest unused one is forgotten where there are too many.
+/// The longest unused one of this many keys drawn is forgotten where there are too many.
 const DRAWN: u64 = 8;
 /// Keys forgotten for one that comes, as long as there are too many: more room is not made at once.
 const FORGOTTEN: usize = 2;
-/// Set in a key's window while a look-up has missed it and nobody has written it since.
+/// Set in a key's window while a look-up has missed it and no write has followed.
 const MISSED: u16 = 1 << 15;
 
 /// The K-LRU curves of one tenant over a sample of its keys, one for each K, in bytes.
@@ -70,8 +70,7 @@ impl TenantCurves {
         }
     }
 
-    /// A look-up. `bytes` are those of the item that was found; of one that was not, what it had when it was last seen
-    /// stands for them, or the mean.
+    /// A look-up. `bytes` are those of the item that was found; for a miss the key's last known bytes stand in, or the mean.
     pub fn looked_up(&mut self, hash: u64, bytes: Option<u32>, window: u16) {
         let missed = if bytes.is_none() { MISSED } else { 0 };
         let id = self.seen(hash, bytes, window | missed);
@@ -121,8 +120,8 @@ impl TenantCurves {
         (self.bytes / (self.keys.len() as u64).max(1)) as u32
     }
 
-    /// Forgets keys that were not used for long until there are `most` again, a few at a time: whoever of them comes back counts as
-    /// new.
+    /// Forgets keys that were not used for long until there are `most` again, a few at a time. A forgotten key that comes back
+    /// counts as new.
     pub fn bound(&mut self, most: usize, window: u16) {
         for _ in 0..FORGOTTEN {
             if self.keys.len() <= most {
@@ -154,8 +153,8 @@ impl TenantCurves {
         self.keys.len() as u64
     }
 
-    /// The curves at these ascending sizes; `accesses` are those that the sample's counts are held against, which were so
-    /// many in all (the correction of SHARDS).
+    /// The curves at these ascending sizes, at this sampling rate. `accesses` is the expected number of accesses in the sample,
+    /// which the sample's counts are corrected by (the correction of SHARDS).
     pub fn curves(&self, sizes: &[u64], accesses: f64, rate: f64) -> Vec<(u8, Curve)> {
         let expected = (accesses * rate).max(f64::MIN_POSITIVE);
         let curve = |(k, model): &(u8, Box<dyn Model + Send>)| {

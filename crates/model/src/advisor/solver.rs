@@ -1,4 +1,4 @@
-//! Computes a division of memory from all that matters: pure arithmetic, to be run on any thread.
+//! Solver of a division: it computes each tenant's part of memory from a [`Question`]. Pure arithmetic, to be run on any thread.
 
 use tiermem_policy::choose_k::{DISTINCT_LEAST, Overheads};
 use tiermem_policy::partition::{Objective, TooLittle};
@@ -27,13 +27,13 @@ impl Tenant {
         self.held.iter().sum()
     }
 
-    /// What it has been given of the first tiers, so many of them; what it has there, where it was given nothing.
+    /// What it has been given of the first `tiers` tiers; what it has there, where it was given nothing.
     fn before(&self, tiers: usize) -> u64 {
         self.given.as_ref().unwrap_or(&self.held).iter().take(tiers).sum()
     }
 }
 
-/// The K of a tenant of whom too little is known: the tier's own.
+/// The K of a tenant with too few known keys: the tier's own.
 const K_UNKNOWN: u8 = 0;
 /// Granules for each tenant, at least ...
 const GRANULES_EACH: u64 = 4;
@@ -41,7 +41,7 @@ const GRANULES_EACH: u64 = 4;
 const GRANULES_BOUND: u64 = 8;
 /// ... and of all memory at most: the work grows with their square.
 const GRANULES_MAX: u64 = 2048;
-/// Who is given no granule of an upper tier has a part of one all the same, 1 in so many.
+/// A tenant that is given no granule of an upper tier gets a part of one all the same, 1 in this many.
 const LEAST_PART: u64 = 8;
 
 /// Promises that together are more than there is, because what is kept about items has grown, are cut down in proportion.
@@ -57,7 +57,7 @@ fn fit_promises(profiles: &mut [Profile], pieces: Pieces) {
     }
 }
 
-/// Bounds are broken by more than this part of them, 1 in so many.
+/// A bound counts as broken from this part of it on, 1 in this many.
 const TOLERANCE: u64 = 32;
 
 /// A division, and whether it is better than what there was.
@@ -73,9 +73,9 @@ pub struct Question {
     pub(super) window: u64,
     pub(super) plan: Plan,
     pub(super) rooms: Vec<Room>,
-    /// Those of whom curves are known ...
+    /// Tenants with known curves ...
     pub(super) known: Vec<(Tenant, Profile)>,
-    /// ... and those of whom too few keys were seen.
+    /// ... and tenants with too few keys seen.
     pub(super) unknown: Vec<Tenant>,
     /// What misses cost a look-up on average in the window that ended.
     pub(super) lost_ns: f64,
@@ -228,7 +228,7 @@ impl Question {
         let before = self.before(&profiles, tiers, overheads);
         let mut whole = if self.plan.divides {
             let shares = divide(&profiles, self.plan.objective, pieces, overheads)?;
-            // Bounds hold to the byte, and nobody's part is nothing.
+            // Bounds hold to the byte, and no tenant's part is nothing.
             keep_least(&profiles, &shares, left_bytes, overheads)
         } else {
             before.clone()
@@ -242,8 +242,8 @@ impl Question {
         }
         let lookups: f64 = profiles.iter().map(|profile| profile.rate).sum::<f64>().max(1.0);
         let predicted_ns = (loss_ns(&profiles, &before) / lookups, loss_ns(&profiles, &whole) / lookups);
-        // From all tiers to the fastest: of what a tenant has in all, as much as is best in those above the last, and so on.
-        // An item is drawn to go down when another comes up, which is seldom beside look-ups in a slower tier.
+        // From all tiers to the fastest: of a tenant's whole part, the best amount for the tiers above the last, and so on. An
+        // item is drawn for demotion when another is promoted, which is rare compared with look-ups in a slower tier.
         let overheads = &Overheads::none();
         let mut upto = vec![whole.clone()];
         for above in (1..self.rooms.len()).rev() {
@@ -310,14 +310,14 @@ impl Question {
         })
     }
 
-    /// What tenants have with what they have been given of so many tiers.
+    /// The shares of tenants with what they have been given of the first `tiers` tiers.
     fn before(&self, profiles: &[Profile], tiers: usize, overheads: &Overheads) -> Vec<Share> {
         let tenants = self.known.iter().zip(profiles);
         tenants.map(|((tenant, _), profile)| share_at(profile, tenant.before(tiers), overheads)).collect()
     }
 
-    /// What those get of whom too little is known: what they have and a little more, as long as it is no more than an
-    /// equal part, and within what they were promised; less where they would not leave enough for the others.
+    /// The parts of tenants with too few keys seen: what they have and a little more, as long as it is no more than an equal
+    /// part, and within their terms; less where they would not leave enough for the others.
     fn unknown_bytes(&self, total_bytes: u64) -> Vec<u64> {
         let equal = total_bytes / (self.known.len() + self.unknown.len()).max(1) as u64;
         let wanted = |tenant: &Tenant| {

@@ -1,4 +1,4 @@
-//! Tenants by name and number: what each has requested and was promised.
+//! Tenants by name and number: their requests and their terms.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,10 +7,10 @@ use tiermem_policy::ladder::TENANTS_MAX;
 use super::Standing;
 use crate::partition::{TenantTerms, Terms};
 
-/// Whose the keys are that nobody owns, and those of tenants beyond the most.
+/// The tenant of keys that belong to no other, and of keys of tenants beyond the largest number.
 pub const OTHERS: u16 = 0;
 
-/// A tenant of whom something is known beforehand.
+/// A tenant with terms known beforehand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Declared {
     /// Its name.
@@ -26,13 +26,13 @@ pub struct Declared {
 pub struct Tally {
     /// Look-ups.
     pub lookups: u64,
-    /// Of these, those that found their key, wherever it lay.
+    /// Of these, the look-ups that found their key, in whatever tier it lay.
     pub hits: u64,
     /// Values written, whatever became of them.
     pub writes: u64,
 }
 
-/// What was said of a tenant: of few, beside those that come with their keys.
+/// Declared terms of a tenant. Few tenants have any; the others come with their keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Said {
     /// Its part of every tier, where that was declared.
@@ -86,7 +86,7 @@ impl Tenants {
         }
     }
 
-    /// From now on tenants are promised this, and nobody else anything.
+    /// Replaces all promises: tenants that `terms` does not name have none.
     pub(super) fn promise(&mut self, terms: &[TenantTerms]) {
         self.said.values_mut().for_each(|said| (said.terms, said.miss_ns) = (Terms::default(), None));
         for one in terms {
@@ -111,7 +111,7 @@ impl Tenants {
         }
     }
 
-    /// Everybody who has asked for something, has something by `held_bytes`, or was promised something.
+    /// All tenants that have requested something, hold something by `held_bytes`, or were promised something.
     pub(super) fn standings(&self, held_bytes: impl Fn(u16) -> Vec<u64>) -> Vec<Standing> {
         let standing = |(&Tally { lookups, hits, writes }, tenant): (&Tally, u16)| {
             let Said { terms, miss_ns, .. } = self.said.get(&tenant).copied().unwrap_or_default();

@@ -28,7 +28,7 @@ pub struct Sweep {
     pub steady: f64,
 }
 
-/// What stands out of a slice by less than so many times the deviation of its granules is no hotspot.
+/// A slice has a hotspot only if it stands out by at least this many times the deviation of the slice's granules.
 const STANDS_OUT: f64 = 3.0;
 /// Nor is what has less than such a part of the most that stands out: places that are visited less often than others stand out
 /// a little in every slice.

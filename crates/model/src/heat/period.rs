@@ -1,4 +1,4 @@
-//! The distance at which accesses repeat in space, by autocorrelation over granules (Fisher 2025, section 4.1).
+//! Spatial period: the distance at which accesses repeat, by autocorrelation over granules (Fisher 2025, section 4.1).
 
 /// A distance at which a region's accesses are like themselves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub struct Peak {
     pub height_of_ranks: f64,
 }
 
-/// Peaks that are told beside the fundamental.
+/// Peaks that are reported in addition to the fundamental.
 const OTHERS_MAX: usize = 7;
 /// A peak stands out of what lies to both sides of it by so much.
 const PROMINENCE: f64 = 0.05;
@@ -19,7 +19,7 @@ const PROMINENCE: f64 = 0.05;
 const REPEATS_MIN: usize = 3;
 /// Multiples of a lag that are looked at.
 const MULTIPLES_MAX: usize = 64;
-/// A contrast that is so many times what noise gives is no noise: of thousands of lags the luckiest gives some four.
+/// A contrast of at least this many times the noise is significant: of thousands of lags the largest by chance has about four.
 const SIGNIFICANCE: f64 = 5.0;
 /// And so much at least, since no data are quite without structure.
 const CONTRAST_MIN: f64 = 0.1;

@@ -1,4 +1,4 @@
-//! How many bytes are used: in each slice, since the start, and for most of the accesses.
+//! Working set: the bytes used in each slice, since the start, and for most of the accesses.
 
 use tiermem_base::Heat;
 

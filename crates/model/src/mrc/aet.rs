@@ -23,7 +23,7 @@ pub struct Aet {
     now: f64,
     last: Vec<u64>,
     reuse_times: Distances,
-    /// The same, each access weighing its object's size.
+    /// The reuse times again, each access weighted by its object's size.
     reuse_bytes: Distances,
 }
 

@@ -1,4 +1,4 @@
-//! A miss-ratio curve.
+//! Miss-ratio curve: the miss ratio at a number of sizes, as data.
 
 use serde::{Deserialize, Serialize};
 

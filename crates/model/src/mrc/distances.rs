@@ -1,4 +1,4 @@
-//! How often each stack distance was seen.
+//! Histogram of stack distances.
 
 use serde::{Deserialize, Serialize};
 

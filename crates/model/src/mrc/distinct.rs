@@ -1,4 +1,4 @@
-//! How many distinct keys there were, from their hashes.
+//! Number of distinct keys, estimated from their hashes.
 
 /// Registers, 2^16: the standard error is 1.04/√65536, 0.4%.
 const REGISTER_BITS: u32 = 16;

@@ -1,4 +1,4 @@
-//! Estimates a ratio of the whole, and its error, from the counts of a sample.
+//! Estimate of a ratio of the whole, and of its error, from the counts of a sample.
 
 use super::curve::student_95;
 
@@ -32,7 +32,7 @@ pub(super) fn ratio_by_keys(
     if filled.len() < 3 {
         return (per_key * per_request, 1.0);
     }
-    // Deviations from what a part of so many keys would have on the average.
+    // Deviations from what a part of this many keys would have on average.
     let deviations: Vec<(f64, f64)> = filled
         .iter()
         .map(|(counts, misses)| {

@@ -1,5 +1,5 @@
-//! Curves of several policies at once, each on a thread. No decision depends on it: every curve is what it would be alone, whatever
-//! thread computes it.
+//! Curves of several policies at once, each on a thread. No decision depends on it: every curve is what it would be alone, on
+//! whatever thread it is computed.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 use super::{Curve, Kind, Survey, Unit};
 
 /// The curves of each kind, by window, in the order of `kinds`. The kinds are dealt out to as many threads as there are
-/// processors; `done` is called after each with the number of those that are done, on whichever thread.
+/// processors; after each kind its thread calls `done` with the number of kinds that are done.
 pub fn curves_in_parallel(
     survey: &Survey,
     kinds: &[Kind],

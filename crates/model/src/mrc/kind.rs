@@ -1,4 +1,4 @@
-//! Which cache a curve describes.
+//! Kind of cache that a curve describes.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! Miniature simulation (Waldspurger et al., USENIX ATC'17; Wang 2024, section 3.1.1): the policy itself,
-//! on a sample of the keys and in caches that are as much smaller.
+//! Miniature simulation (Waldspurger et al., USENIX ATC'17; Wang 2024, section 3.1.1): the policy itself runs on a sample of the
+//! keys, in caches that are smaller by the same factor.
 
 use tiermem_base::Op;
 use tiermem_policy::evict::Named;

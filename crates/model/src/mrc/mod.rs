@@ -80,8 +80,8 @@ pub trait Model {
     /// From now on the share `rate` of the workload's objects is seen; what was counted keeps its meaning. Simulated caches
     /// cannot change their size, and stay as they are.
     fn set_rate(&mut self, rate: f64);
-    /// From now on caches of these ascending `sizes` are of interest. Of use to those that follow caches of given sizes and can
-    /// change them, as many as before; whoever cannot goes on as it is.
+    /// From now on caches of these ascending `sizes` are of interest. It is of use to models that follow caches of given sizes
+    /// and can change them, as many as before; the others ignore it (the default).
     fn resize(&mut self, sizes: &[u64]) {
         let _ = sizes;
     }

@@ -1,4 +1,4 @@
-//! The requests of a trace's sample, held so that any number of models can be run over them.
+//! Sampled trace: the requests of a trace's sample, held so that any number of models can be run over them.
 
 use std::collections::BinaryHeap;
 
@@ -9,7 +9,7 @@ use tiermem_policy::flat::Request;
 use super::Unit;
 use super::distinct::Distinct;
 
-/// Parts of a sample, by whose differences its error is judged.
+/// Parts of a sample; its error is estimated from their differences.
 pub(super) const PARTS: usize = 16;
 /// Mark a removal and a write among the requests; numbers of keys stay below.
 const REMOVAL: u32 = 1 << 31;

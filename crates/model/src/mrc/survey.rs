@@ -1,4 +1,4 @@
-//! Curves of a whole trace, from all of it or from a spatial sample.
+//! Survey of a whole trace: its curves, from all of it or from a spatial sample.
 
 use tiermem_base::{Access, Op};
 use tiermem_policy::flat::Request;
@@ -186,7 +186,7 @@ impl Survey {
                 misses: of_window,
             });
         }
-        // Misses are related to the keys of all windows: those of one do not tell which of its misses are new keys.
+        // Misses are related to the keys of all windows: the keys of one do not tell which of its misses are new keys.
         let keys = if part.is_none() { self.keys_sampled() as f64 } else { f64::from(keys) };
         seen.iter_mut().for_each(|seen| seen.counts.keys = keys);
         seen

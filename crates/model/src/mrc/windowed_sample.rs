@@ -1,4 +1,4 @@
-//! A miss-ratio curve that a running system keeps.
+//! Online miss-ratio curve of a running system, over a spatial sample of its keys.
 
 use std::collections::BinaryHeap;
 
@@ -10,13 +10,12 @@ use super::{Kind, Model, Unit};
 
 /// A curve kept on line over a spatial sample of the keys, newer requests weighing more.
 ///
-/// With [`Self::with_rate`] the sample is a share of the keys; with [`Self::with_keys`] it never holds more than so many
-/// keys (fixed-size SHARDS, FAST'15, section 3.3): when one too many comes, the one of the largest hash leaves, the
-/// rate falls to that hash, and all that was counted is scaled to the new rate.
+/// With [`Self::with_rate`] the sample is a share of the keys; with [`Self::with_keys`] it never holds more than a fixed number
+/// of keys (fixed-size SHARDS, FAST'15, section 3.3): when one too many comes, the one of the largest hash leaves, the rate falls
+/// to that hash, and all counts are scaled to the new rate.
 ///
-/// Memory, per key of the sample: 21 to 43 bytes for its number, 24 where the size is fixed, and what the model takes (LRU,
-/// klru and krr 4 to 21 bytes); beyond that the model's histogram or buckets. Cost per request that is not in the
-/// sample: one hash.
+/// Memory, per key of the sample: 21 to 43 bytes for its number, 24 where the size is fixed, and what the model takes (LRU, klru
+/// and krr 4 to 21 bytes); beyond that the model's histogram or buckets. Cost per request that is not in the sample: one hash.
 pub struct Online {
     unit: Unit,
     sizes: Vec<u64>,
@@ -84,8 +83,8 @@ impl Online {
         self.model.decay(keep);
     }
 
-    /// The curve. Its requests are weights, and its misses are related to the requests that were to be expected in the
-    /// sample, which takes the difference to those that came for hits (the correction of SHARDS).
+    /// The curve. Its requests are weights. Its misses are related to the number of requests expected in the sample; requests
+    /// that came in excess of that count as hits (the correction of SHARDS).
     pub fn curve(&self) -> Curve {
         let expected = (self.requests * self.sample.rate()).max(f64::MIN_POSITIVE);
         let point = |(&size, misses): (&u64, f64)| Point {

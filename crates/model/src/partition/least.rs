@@ -1,15 +1,16 @@
-//! The minimum that every tenant keeps, however little it would gain.
+//! Least part of a division: the minimum that every tenant keeps, however little it would gain.
 
 use tiermem_policy::choose_k::Overheads;
 
 use super::{Profile, Share, Terms, share_at};
 
-/// However little a tenant would gain, it keeps so much of all memory, or this part of an equal share, 1 in so many: with room for
-/// fewer items than it has sizes its writes would find nothing to take the place of, and be refused.
+/// However little a tenant would gain, it keeps this many bytes of all memory, or this part of an equal share (1 in
+/// `LEAST_OF_EQUAL`), if that is less. With room for fewer items than it has size classes, its writes would find no item to
+/// replace, and be refused.
 const LEAST_BYTES: u64 = 1 << 20;
 const LEAST_OF_EQUAL: u64 = 16;
 
-/// A division within the terms to the byte, in which nobody has next to nothing: what is kept comes from those who have more. The
+/// A division within the terms to the byte, in which every tenant has its least part: it comes from tenants that have more. The
 /// shares are those of [`super::divide`], of `total_bytes`.
 pub fn keep_least(
     profiles: &[Profile],
@@ -29,7 +30,8 @@ fn within_terms((profile, share): (&Profile, &Share)) -> u64 {
     share.bytes.max(least_bytes).min(most_bytes)
 }
 
-/// Raises what each gets to `least_bytes`, and takes that from those who have more, but not what they were promised.
+/// Raises the part of each tenant to `least_bytes`, and takes that from tenants that have more, but not below what they were
+/// promised.
 fn raise(bytes: &mut [u64], profiles: &[Profile], least_bytes: u64) {
     let kept = |profile: &Profile| least_bytes.min(profile.terms.most_bytes).max(profile.terms.least_bytes);
     let total: u64 = bytes.iter().sum();
@@ -49,7 +51,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Nobody keeps less than it must, nobody is above its most, and together they have what they had, or what they must keep.
+        /// No tenant keeps less than it must or more than its most, and together they have what they had, or what they must keep.
         #[test]
         fn what_is_kept_comes_from_those_who_have_more(
             parts in prop::collection::vec((0u64..1000, 0u64..300, 0u64..1500), 1..20),

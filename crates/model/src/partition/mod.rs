@@ -1,9 +1,9 @@
-//! From the curves of tenants to a division of memory among them (Wang 2024, section 4.1).
+//! Division of memory among tenants, from their miss-ratio curves (Wang 2024, section 4.1).
 //!
 //! A tenant has a curve for each K that it may be given. At every size the K with the smallest penalty is chosen
-//! ([`tiermem_policy::choose_k`]), which makes one merged curve of them (section 4.1.1, equation 4.1; the cost of drawing more
-//! keys is counted as well, so that where curves meet the smaller K is taken). The merged curves, rates and costs of misses are
-//! what [`tiermem_policy::partition`] divides. The same function serves the command line and a running store.
+//! ([`tiermem_policy::choose_k`]), which merges them into one curve (section 4.1.1, equation 4.1; the cost of drawing more keys
+//! is counted as well, so that where curves meet the smaller K is taken). The merged curves, rates and costs of misses are
+//! divided by [`tiermem_policy::partition`]. The same function serves the command line and a running store.
 
 mod least;
 mod terms;
@@ -39,7 +39,7 @@ pub struct Terms {
     pub least_bytes: u64,
     /// It gets no more.
     pub most_bytes: u64,
-    /// What its misses weigh beside those of others.
+    /// The weight of its misses relative to those of others.
     pub weight: f64,
     /// What [`Objective::Slo`] tries to keep.
     pub promise: Option<Promise>,
@@ -102,10 +102,10 @@ pub fn divide(
     Ok(merged.iter().zip(granules).map(|(merged, granules)| merged.share(granules, pieces)).collect())
 }
 
-/// The same amount for each, as far as terms allow: what a division is held beside.
+/// The same amount for each tenant, as far as terms allow: the baseline of a division.
 ///
 /// # Errors
-/// As [`divide`].
+/// Those of [`divide`].
 pub fn divide_equally(
     profiles: &[Profile],
     pieces: Pieces,
@@ -118,7 +118,7 @@ pub fn divide_equally(
     let Some(mut spare) = pieces.count().checked_sub(least) else {
         return Err(TooLittle { least, total: pieces.count() });
     };
-    // Whoever has least gets the next one.
+    // The tenant with the least gets the next one.
     while spare > 0 {
         let may_have_more = |&at: &usize| granules[at] < merged[at].demand.most;
         let Some(poorest) = (0..granules.len()).filter(may_have_more).min_by_key(|&at| granules[at]) else {
@@ -130,7 +130,7 @@ pub fn divide_equally(
     Ok(merged.iter().zip(granules).map(|(merged, granules)| merged.share(granules, pieces)).collect())
 }
 
-/// What a tenant has with so many bytes, whatever its terms say.
+/// The share of a tenant that has `bytes`, whatever its terms say.
 pub fn share_at(profile: &Profile, bytes: u64, overheads: &Overheads) -> Share {
     let (k, miss_ratio) = best_at(profile, bytes, overheads);
     let Profile { rate, miss_ns, terms: Terms { weight, promise, .. }, .. } = *profile;
@@ -197,7 +197,7 @@ pub fn loss_ns(profiles: &[Profile], shares: &[Share]) -> f64 {
         .sum()
 }
 
-/// The best K of a tenant with so many bytes, and its miss ratio then.
+/// The best K of a tenant with `bytes`, and its miss ratio then.
 fn best_at(profile: &Profile, bytes: u64, overheads: &Overheads) -> (u8, f64) {
     let at = |&(k, ref curve): &(u8, Curve)| Candidate { k, misses: curve.miss_ratio(bytes) };
     let candidates: Vec<Candidate> = profile.curves.iter().map(at).collect();

@@ -1,4 +1,4 @@
-//! The promises to a tenant, parsed from text.
+//! Terms of a tenant (bounds and promises), parsed from text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ const HIT_NS: f64 = 50_000.0;
 /// A tenant's terms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenantTerms {
-    /// Whose.
+    /// The tenant.
     pub name: String,
     /// What a miss costs it.
     pub miss: Option<Nanos>,
@@ -23,7 +23,7 @@ pub struct TenantTerms {
 }
 
 impl TenantTerms {
-    /// The terms of one of so many equal parts of all memory.
+    /// The terms for one of `parts` equal parts of all memory.
     pub fn part(&self, parts: u64) -> TenantTerms {
         let Terms { least_bytes, most_bytes, .. } = self.terms;
         let most_bytes = if most_bytes == u64::MAX { most_bytes } else { most_bytes / parts };

@@ -1,5 +1,5 @@
-//! Makes a plan from a recording: several are drafted, each is replayed over the recording by the code that will carry it
-//! out, and the one with the fewest accesses to slow memory is kept (Fisher 2025, section 5.1: analyse once, off line).
+//! Analysis of a recording into a plan. Several plans are drafted, each is replayed over the recording by the code that will
+//! carry it out, and the one with the fewest accesses to slow memory is kept (Fisher 2025, section 5.1: analyse once, off line).
 
 use tiermem_policy::placement::{self as follow, Schedule};
 
@@ -16,7 +16,7 @@ const SWEEP_SHARE_MIN: f64 = 0.05;
 const PHASES_MAX: usize = 8;
 /// Two slices are of one phase if the cosine of the angle between their accesses is so large.
 const ALIKE: f64 = 0.7;
-/// A phase has so many slices at least.
+/// The least number of slices in a phase.
 const PHASE_SLICES_MIN: usize = 2;
 
 /// Makes a plan of a recorded program and its regions, in the same order, for `fast_bytes` of fast memory. What it was made from is
@@ -109,10 +109,10 @@ impl Draft {
         Draft { always: program.hottest(memory.fast_granules as usize), ..Draft::default() }
     }
 
-    /// A window for each hotspot that moves, the rest as above. Windows of several widths are tried: a wide one forgives a
-    /// hotspot that is not where it should be, and leaves less for what need not move. Of a hotspot that moves faster than bytes
-    /// can be moved, every so-manieth granule passes through the window, spread over the stretch, and the others lie where they
-    /// always lie.
+    /// A window for each hotspot that moves; the other granules as in the static drafts. Windows of several widths are tried: a
+    /// wide one tolerates a hotspot that is not where it should be, and leaves less for granules that need not move. If a hotspot
+    /// moves faster than bytes can be moved, every n-th granule passes through the window, spread over the stretch, and the
+    /// others lie where they always lie.
     fn sweeping(program: &Program<'_>, memory: &Memory) -> Vec<Draft> {
         let all: f64 = program.heats().iter().map(|heat| heat.sum()).sum();
         let found: Vec<(usize, hotspot::Sweep)> = (0..program.heats().len())
@@ -166,7 +166,7 @@ impl Draft {
         drafts.collect()
     }
 
-    /// What every phase needs, always, and in each phase what it needs beside.
+    /// A draft with the granules that every phase needs, always, and for each phase the further granules that it needs.
     fn with_phases(program: &Program<'_>, memory: &Memory) -> Option<Draft> {
         let phases = phases(program);
         if phases.len() < 2 {

@@ -1,4 +1,4 @@
-//! Whether a plan fits the program that it is to be used for, and its regions found again.
+//! Fit of a plan to a program: whether the program is the recorded one, and where its regions are now.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Where a program's pages should lie, decided once from a recording and carried out by whoever can move them.
+//! Placement plans: where a program's pages should lie, decided once from a recording and carried out by `place` or a replay.
 
 mod analyse;
 mod fit;

@@ -1,4 +1,4 @@
-//! The form of a plan: which parts of which regions belong in fast memory, when, and what that should save.
+//! Form of a placement plan: which parts of which regions belong in fast memory, when, and what that should save.
 //!
 //! A plan names regions and offsets, never addresses, so that it holds for the next run; and it says where bytes should lie,
 //! never by which mechanism they get there (Fisher 2025, section 5.1).
@@ -16,7 +16,7 @@ pub struct Plan {
     pub granule_bytes: u64,
     /// The fast memory that it divides, in bytes.
     pub fast_bytes: u64,
-    /// Bytes of the program's regions that are smaller than a granule, which lie in fast memory beside what is divided.
+    /// Bytes of the program's regions that are smaller than a granule. They lie in fast memory in addition to what is divided.
     #[serde(default)]
     pub small_bytes: u64,
     /// What it takes the tiers to be.
@@ -97,7 +97,7 @@ pub struct Span {
 pub struct Phase {
     /// When it began in the recording, in nanoseconds, each time.
     pub began_ns: Vec<u64>,
-    /// What belongs in fast memory then, beside what does always; the hottest first.
+    /// The spans that belong in fast memory then, in addition to those that always do; the hottest first.
     pub spans: Vec<Span>,
 }
 
@@ -135,7 +135,7 @@ pub struct Predicted {
     pub slow_share_before: f64,
     /// The same with the plan.
     pub slow_share_after: f64,
-    /// The same for one who knows the future and moves at most as fast.
+    /// The same with a clairvoyant placement, which knows the future and moves at most as fast.
     pub slow_share_clairvoyant: f64,
     /// Bytes moved in a second, both ways together.
     pub moved_bytes_per_s: f64,

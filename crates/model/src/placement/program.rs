@@ -1,5 +1,5 @@
-//! A recorded program as placement sees it: granules of all its regions, numbered consecutively, and how often each was
-//! accessed in each slice.
+//! A recorded program as placement sees it: granules of all its regions, numbered consecutively, and the accesses of each in each
+//! slice.
 
 use std::ops::Range;
 
@@ -53,7 +53,7 @@ impl<'a> Program<'a> {
         Ok(program)
     }
 
-    /// The same, its regions mapped from one slice to another, each.
+    /// The same program with regions that are mapped from one slice to another, each.
     #[must_use]
     pub fn with_lifetimes(self, lifetimes: &[(u32, u32)]) -> Self {
         let mapped = self.mapped_by_region(lifetimes.iter().copied());
@@ -129,7 +129,7 @@ impl<'a> Program<'a> {
         self.heats.iter().flat_map(|heat| heat.totals()).collect()
     }
 
-    /// The granules with the most accesses over all slices, at most so many, most first.
+    /// The granules with the most accesses over all slices, at most `most`, the hottest first.
     pub fn hottest(&self, most: usize) -> Vec<u32> {
         let mut order = by_heat(&self.totals());
         order.truncate(most);

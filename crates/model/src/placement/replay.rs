@@ -1,9 +1,10 @@
-//! Replays a recording against a placement: how many accesses it would have had in slow memory.
+//! Replay of a recording against a placement: how many accesses would have gone to slow memory.
 //!
-//! [`Placer`] decides, as it does for a program that runs: this is the other body that it drives. Mappings come at the start of the
-//! slice in which they were first seen; where the kernel decides, pages come to be where they are first touched, in fast memory
-//! while there is room; in between slices granules move. What happens within a slice is not known: a granule that moves is slow for
-//! the slice before and fast for the one behind, and what is touched first in one slice is touched in the order of addresses.
+//! [`Placer`] decides, as it does for a program that runs: a replay is the other body that it drives. Mappings come at the start
+//! of the slice in which they were first seen. Where the kernel decides, pages are placed when they are first touched, in fast
+//! memory while there is room. Granules move between slices. The order within a slice is not known: a granule that moves is slow
+//! for the slice before and fast for the one after, and granules first touched in one slice are touched in the order of
+//! addresses.
 
 use tiermem_policy::placement::{
     self as placing, Act, FirstTouch, Options, Placer, RateLimit, Schedule, Seen, Tier,
@@ -45,7 +46,7 @@ pub struct How {
     pub schedule: Schedule,
     /// Whether what is seen is followed where the program departs from the plan.
     pub live: bool,
-    /// Who decides where a page lies that is touched for the first time.
+    /// What decides where a page lies that is touched for the first time.
     pub first_touch: FirstTouch,
 }
 
@@ -125,10 +126,10 @@ pub fn best_static(program: &Program<'_>, memory: &Memory) -> Outcome {
     Outcome { accesses, slow, moves: 0 }
 }
 
-/// One who knows all slices to come, and moves at most as fast: the best of three. Nothing moves ([`best_static`]); or in each
-/// slice what is needed next comes in, for what is needed last (Belady 1966, of granules that are fetched ahead), beginning with
-/// first come, first served, or with room kept for what is hottest over all. A bound in practice, not in theory: with several
-/// accesses of different weight the best order is a harder question.
+/// The clairvoyant placement, which knows all slices to come and moves at most as fast: the best of three. Either nothing moves
+/// ([`best_static`]); or in each slice the granule that is needed next comes in for the one that is needed last (Belady 1966, of
+/// granules that are fetched ahead), beginning with first come, first served, or with room kept for the hottest granules over
+/// all. It is a bound in practice, not in theory: with several accesses of different weight the best order is a harder question.
 pub fn clairvoyant(program: &Program<'_>, memory: &Memory) -> Outcome {
     let hottest = program.hottest(memory.fast_granules as usize);
     let mut has_room_kept = vec![false; program.granules() as usize];

@@ -1,4 +1,4 @@
-//! Slow and obvious caches, and workloads to run them on.
+//! Naive caches, slow and obvious, and workloads to run them on.
 #![allow(dead_code, reason = "every test program takes what it needs")]
 
 use tiermem_base::Rng;

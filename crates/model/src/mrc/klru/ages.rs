@@ -1,4 +1,4 @@
-//! Objects by the age of their last access.
+//! Ages of objects: how many were last accessed in each bucket of epochs.
 
 /// Ages below this have a hint each, longer ones 32 an octave.
 const HINTS_EXACT: u32 = 64;

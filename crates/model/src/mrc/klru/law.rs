@@ -1,4 +1,4 @@
-//! Which item a random-sampling cache evicts.
+//! Eviction law: the distribution of the rank, by recency, of the item that a random-sampling cache evicts.
 
 use tiermem_base::Rng;
 
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn the_pool_evicts_nearly_evenly_from_the_oldest() {
         let law = EvictionLaw::redis(10);
-        // From the oldest tenth all that are drawn go, but for those that a full pool loses.
+        // Of the oldest tenth all items that are drawn are evicted, except for those that a full pool loses.
         assert!((law.at(0.95) - 0.5).abs() < 0.02, "{}", law.at(0.95));
         assert!(law.at(0.85) < 0.02, "{}", law.at(0.85));
         assert_eq!(law.at(1.0), 1.0);

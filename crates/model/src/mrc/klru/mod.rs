@@ -1,34 +1,33 @@
-//! Caches that evict by random sampling (K-LRU, Redis), several sizes at once, without drawing a single sample.
+//! Model of caches that evict by random sampling (K-LRU, Redis): several sizes at once, without drawing a single sample.
 //!
 //! # The model
 //!
-//! A sampling policy looks at nothing but recency. So of two objects last accessed at the same moment each is still
-//! cached with the same probability, whatever they are and whenever they were accessed before. Let objects be sorted
-//! by their last access, w(τ) be the number of those accessed at τ and s(τ, t) the probability that such an object is
-//! still in a cache of size C at time t. By the law of large numbers the cached objects younger than τ are
-//! n(τ, t) = Σ w s over the younger moments, of N = n(oldest) in all, and as the evicted object is of rank at most q
-//! with probability F(q) ([`EvictionLaw`]), E evictions change that by
+//! A sampling policy looks at nothing but recency. So of two objects last accessed at the same moment each is still cached with
+//! the same probability, whatever they are and whenever they were accessed before. Let objects be sorted by their last access,
+//! w(τ) be the number of those accessed at τ and s(τ, t) the probability that such an object is still in a cache of size C at
+//! time t. By the law of large numbers the cached objects younger than τ are n(τ, t) = Σ w s over the younger moments, of N =
+//! n(oldest) in all, and as the evicted object is of rank at most q with probability F(q) ([`EvictionLaw`]), E evictions change
+//! that by
 //!
 //! > dn(τ)/dE = −F(n(τ)/N)
 //!
-//! An access to an object last accessed at τ adds 1 − s(τ) misses and resets its survival to 1; evictions keep N at C.
-//! That is the whole model: nothing is fitted, K may be any real number from 1, and what is neglected is the
-//! fluctuation of the state of one random run around the mean, which is of the order of 1/√C and itself averages out (a
-//! cache of five objects is still off by some hundredths, one of a few hundred by a few ten-thousandths).
-//! No assumption about the workload enters: loops, phases and scans come out as well as independent references. The
-//! average eviction time (AET, USENIX ATC'16) is the special case of a workload in steady state; KRR (ICPP'21, see
-//! `krr`) is a stack that approximates the same caches and drifts from them on loops, because a stack
-//! position is not a rank by recency.
+//! An access to an object last accessed at τ adds 1 − s(τ) misses and resets its survival to 1; evictions keep N at C. That is
+//! the whole model: nothing is fitted, and K may be any real number from 1. What is neglected is the fluctuation of the state of
+//! one random run around the mean, which is of the order of 1/√C and itself averages out (a cache of five objects is still off by
+//! some hundredths, one of a few hundred by a few ten-thousandths). No assumption about the workload enters: loops, phases and
+//! scans come out as well as independent references. The average eviction time (AET, USENIX ATC'16) is the special case of a
+//! workload in steady state; KRR (ICPP'21, see `krr`) is a stack that approximates the same caches and drifts from them on loops,
+//! because a stack position is not a rank by recency.
 //!
 //! # Discretisation
 //!
-//! Time passes in epochs; an epoch ends when what it touched for the first time is 1/16 (or 1/(2 F'max), if that is
-//! less) of the smallest cache. Larger caches step at 2, 4, 8 … epochs, so that each does so some 16 to 32 times per turnover.
-//! Survival is kept per cache and bucket of epochs ([`Ages`]). Evictions are staggered by half a step (they fill a
-//! cache up to C less half of the misses of the last step), which makes the scheme one of second order.
+//! Time passes in epochs; an epoch ends when the objects touched in it for the first time are 1/16 (or 1/(2 F'max), if that is
+//! less) of the smallest cache. Larger caches step at 2, 4, 8 … epochs, so that each makes some 16 to 32 steps per turnover.
+//! Survival is kept per cache and bucket of epochs ([`Ages`]). Evictions are staggered by half a step (they fill a cache up to C
+//! less half of the misses of the last step), which makes the scheme one of second order.
 //!
-//! Cost per access: a few memory accesses, whatever K and however many sizes; a step costs some 5 ns per cache and
-//! bucket. Memory: 4 bytes per object (8 where bytes count), and 8 bytes per bucket and cache.
+//! Cost per access: a few memory accesses, whatever K and however many sizes; a step costs some 5 ns per cache and bucket.
+//! Memory: 4 bytes per object (8 where bytes count), and 8 bytes per bucket and cache.
 
 mod ages;
 mod law;
@@ -57,7 +56,7 @@ pub struct SampledCaches {
     law: EvictionLaw,
     /// The share of the workload's objects that this model sees.
     rate: f64,
-    /// Ascending in size, so that those of one pace are neighbours.
+    /// Ascending in size, so that caches of one pace are neighbours.
     caches: Vec<Cache>,
     paces: Vec<Pace>,
     ages: Ages,
@@ -95,7 +94,7 @@ struct Cache {
 /// The caches that step after the same number of epochs.
 #[derive(Clone, Debug)]
 struct Pace {
-    /// A step is so many epochs.
+    /// Epochs in a step.
     epochs: u32,
     /// Which caches.
     caches: std::ops::Range<usize>,

@@ -1,15 +1,14 @@
 //! KRR: the stack that models K-LRU (Yang, Wang, Wang, ICPP'21; Wang 2024, section 2.3.1).
 //!
-//! Positions count from 1. An access to x at position φ (one past the end if x is new) has the distance φ: caches of φ or
-//! more objects hit. Then x goes to the top and some of those above φ move down: position 1 always swaps, position i
-//! from 2 to φ − 1 does with probability 1 − ((i−1)/i)^K′, and each object that swaps takes the place of the next one
-//! that does, the last one that of x. Going through all positions would cost O(M); going from swap to swap,
-//! upward from φ, costs about K′ ln φ, for given a swap at i the next one above it lies at or above j with probability
-//! (j/(i−1))^K′.
+//! Positions count from 1. An access to x at position φ (one past the end if x is new) has the distance φ: caches of φ or more
+//! objects hit. Then x goes to the top and some of the objects above φ move down: position 1 always swaps, position i from 2 to φ
+//! − 1 does with probability 1 − ((i−1)/i)^K′, and each object that swaps takes the place of the next one that does, the last one
+//! that of x. Going through all positions would cost O(M). Going from swap to swap, upward from φ, costs about K′ ln φ, because
+//! given a swap at i the next one above it lies at or above j with probability (j/(i−1))^K′.
 //!
-//! What it is good for: one pass gives every size. What it is not: exact. A position in the stack is not a rank by
-//! recency, so K′ = K evicts too evenly; K′ = K^1.4 corrects that well for independent references and badly for
-//! loops ([`super::klru`] has neither fault, but has to know its sizes beforehand).
+//! One pass gives every size, but the model is not exact. A position in the stack is not a rank by recency, so K′ = K evicts too
+//! evenly; K′ = K^1.4 corrects that well for independent references and badly for loops. [`super::klru`] has neither fault, but
+//! has to know its sizes beforehand.
 
 mod sizes;
 
@@ -77,8 +76,8 @@ impl KrrStack {
         }
     }
 
-    /// The same with a histogram that tells distances apart to one part in 2^(`precision_bits` - 1): for those who keep many
-    /// stacks.
+    /// The same stack with a histogram that tells distances apart to one part in 2^(`precision_bits` - 1): for callers that keep
+    /// many stacks.
     pub fn with_precision(self, precision_bits: u32) -> Self {
         KrrStack { distances: Distances::new(precision_bits), ..self }
     }
@@ -137,7 +136,7 @@ impl KrrStack {
         if self.holes > 0
             && let Some(hole) = swaps.iter().rposition(|&at| self.stack[at as usize] == HOLE)
         {
-            // Caches that reach as far as the hole had room: nobody below it moves, and the room is now where x was.
+            // Caches that reach as far as the hole had room: no object below it moves, and the room is now where x was.
             bottom = swaps[hole] as usize;
             swaps = &swaps[hole + 1..];
             self.stack[index] = HOLE;

@@ -1,4 +1,4 @@
-//! Bytes in the upper part of a stack, without adding them up.
+//! Bytes in the upper part of a stack, found without a walk over the objects.
 
 /// The sizes of what stands at positions 1 to 2^k, for each k with 2^k below the stack's length, and of all: the
 /// *sizeArray* of section 2.3.1 with base 2. Between two boundaries bytes count as evenly spread.
