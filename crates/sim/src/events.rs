@@ -1,9 +1,9 @@
-//! The queue of events that simulators of time share: what happens next, and in which order.
+//! Event queue of the simulators of time: events in the order of their time.
 
-/// Events in the order of their time; those of one time in the order in which they were entered.
+/// Events in the order of their time; events of one time in the order in which they were entered.
 ///
-/// A heap with four children a node: half as deep as one with two, and the four lie side by side. It allocates only
-/// when it holds more events than ever before.
+/// A heap with four children a node: half as deep as one with two, and the four lie side by side. It allocates only when it holds
+/// more events than ever before.
 #[derive(Clone, Debug)]
 pub struct EventQueue<E> {
     heap: Vec<Entry<E>>,

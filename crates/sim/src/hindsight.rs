@@ -1,4 +1,4 @@
-//! The bound that a placement is measured against: the best one in hindsight.
+//! Best placement in hindsight: the bound that a placement is measured against.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ impl BestPlacement {
         }
     }
 
-    /// Bytes of all keys' items, `overhead_bytes` each beside the value.
+    /// Bytes of all keys' items, each with `overhead_bytes` in addition to its value.
     pub fn working_set_bytes(&self, overhead_bytes: u64) -> u64 {
         self.keys.values().map(|(_, size)| size + overhead_bytes).sum()
     }

@@ -1,4 +1,4 @@
-//! When each thing of a trace is used next: what Belady's bounds know of the future.
+//! Next uses: when each key or frame of a trace is used next. Belady's bounds read the future from them.
 
 /// There is no next use.
 pub(crate) const NEVER: u32 = u32::MAX;

@@ -1,6 +1,6 @@
-//! The arithmetic of the published simulator against what that simulator itself gave: MQSim_CXL_Linux at commit 3701f7b, 64 MiB
-//! of cache before 64 GiB of flash (8 channels, 8 ways, 3/100/1000 us), on the first requests of three traces that anyone
-//! can make again.
+//! The arithmetic of the published simulator against figures of that simulator itself: MQSim_CXL_Linux at commit 3701f7b, 64 MiB
+//! of cache before 64 GiB of flash (8 channels, 8 ways, 3/100/1000 us), on the first requests of three traces that can be
+//! generated again.
 
 mod published;
 

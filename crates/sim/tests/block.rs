@@ -1,5 +1,5 @@
-//! The block cache on real slices: counts written down once, counts that must follow from each other, and what choosing block
-//! sizes by observation promises.
+//! The block cache on real slices: golden counts, counts that must follow from each other, and the gain of choosing block sizes
+//! by observation.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The CXL-flash device: what must hold on any device under any trace, and single devices whose answer is known.
+//! The CXL-flash device: invariants on any device under any trace, and single devices with a known answer.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::convert::Infallible;

@@ -1,5 +1,5 @@
-//! The mix of sizes shifts completely: 100 B, then 1000 B, then 300 B, each phase with keys of its own. A store that has
-//! seen the phases before must come to hit as often as one that starts with the phase, and no step may be long.
+//! A complete shift of the mix of sizes: 100 B, then 1000 B, then 300 B, each phase with keys of its own. A store that has seen
+//! the phases before must come to hit as often as one that starts with the phase, and no step may be long.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use tiermem_base::latency_curve::{A1000_CXL, LOCAL_DRAM};

@@ -1,9 +1,10 @@
-//! The body that drives [`Cleaner`] by the time that the trace states: devices that take as long as the costs say, and a store that is away
-//! now and then.
+//! Driver of the [`Cleaner`] in simulated time: devices that take as long as the costs say, and a store that is away now and
+//! then.
 //!
-//! What is read from the cache's device and written to the stores for the cleaner's sake queues at a link to each; requests of the trace do
-//! not. All that is done at one time is taken before anything is decided on it: first what the cache's device did, then the stores' in their
-//! order, each in the order in which it was asked. Traces tell nothing of flushes, so all writes of a volume are one epoch.
+//! Reads from the cache's device and writes to the stores on behalf of the cleaner queue at a link to each; requests of the trace
+//! do not. All completions of one moment are taken before anything is decided on them: first those of the cache's device, then
+//! those of the stores in their order, each in the order of the requests. Traces tell nothing of flushes, so all writes of a
+//! volume are one epoch.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -386,7 +387,7 @@ impl Background {
         }
     }
 
-    /// The request is being carried out for so long: what it writes is not copied before.
+    /// A request is being carried out for this long: bytes that it writes are not copied before.
     pub fn begun<O: Evict>(
         &mut self,
         request: &Request,

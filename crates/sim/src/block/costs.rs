@@ -1,5 +1,4 @@
-//! What a request waits for, reckoned and not measured: a latency for each step that must follow another, and the bytes
-//! at a bandwidth.
+//! Costs of a request, computed and not measured: a latency for each step that must follow another, and the bytes at a bandwidth.
 
 use tiermem_base::latency_curve::{Curve, NETWORK_STORE, NVME_FLASH, Point};
 use tiermem_policy::extents::{Plan, Request, RequestCost};
@@ -89,9 +88,8 @@ impl Costs {
             + step_ns(bytes, self.core_latency_ns, self.core_bandwidth)
     }
 
-    /// How long a request takes once its plan can be carried out: what it reads, then, for a write, what it writes. Filling the
-    /// cache after a read keeps nobody waiting.
-    /// What is copied out of DRAM, `memory_bytes` of what is read, costs nothing beside that.
+    /// The time that a request takes once its plan can be carried out: its reads, then, for a write, its writes. No request waits
+    /// while the cache is filled after a read. Copying `memory_bytes` of the reads out of DRAM costs nothing in addition.
     pub fn latency_ns(&self, request: &Request, plan: &Plan, memory_bytes: u64) -> u64 {
         let core = |bytes| step_ns(bytes, self.core_latency_ns, self.core_bandwidth);
         let cache = |bytes| step_ns(bytes, self.cache_latency_ns, self.cache_bandwidth);

@@ -1,8 +1,8 @@
-//! What a simulated block cache has done for a volume.
+//! Counts of a simulated block cache for one volume.
 
 use tiermem_policy::extents::{Part, Plan, Request};
 
-/// Requests, hits, and what was moved where. Bytes are those of whole units that devices move.
+/// Requests, hits, and bytes moved. Bytes are those of whole units that devices move.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Reads of clients.

@@ -1,4 +1,4 @@
-//! Many caches over one trace: each runs through all of it by itself, as many at a time as there are threads.
+//! Many block caches over one trace: each runs through all of it by itself, as many at a time as there are threads.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

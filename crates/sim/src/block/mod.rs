@@ -1,8 +1,8 @@
-//! The block cache without its bytes: the plans of [`tiermem_policy::extents`] for every request of a trace, carried out at
-//! once and counted.
+//! Simulation of the block cache, without its bytes: the plans of [`tiermem_policy::extents`] for every request of a trace,
+//! carried out at once and counted.
 //!
-//! Source: Yang 2024, section 2.3: whole traces through the prototype's own code, hit ratios and I/O volumes. What is dirty is
-//! written back when its block goes, and at the end, or, if asked, in the background ([`cleaner`]).
+//! Source: Yang 2024, section 2.3: whole traces through the prototype's own code, hit ratios and I/O volumes. Dirty bytes are
+//! written back when their block is evicted, and at the end, or, if asked, in the background ([`cleaner`]).
 
 mod cleaner;
 mod costs;
@@ -53,7 +53,7 @@ pub struct Setup {
     pub cleaning: Option<CleanerRules>,
     /// What goes wrong meanwhile, for the cleaner.
     pub troubles: Troubles,
-    /// Tenants whose volumes may have so many bytes at most, each in a share of its own; the others have what is left, together.
+    /// Tenants with a limit in bytes, each in a share of its own; the other tenants have the rest together.
     pub quotas: Vec<(u32, u64)>,
     /// Order of eviction.
     pub policy: Named,

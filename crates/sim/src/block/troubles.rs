@@ -1,4 +1,4 @@
-//! What goes wrong while a trace runs, and when.
+//! Failures that happen while a trace runs, and when.
 
 use std::ops::Range;
 

@@ -1,9 +1,9 @@
 //! Belady's MIN, the bound that policies are measured against: L. A. Belady, "A study of replacement algorithms for a
 //! virtual-storage computer", IBM Systems Journal 5(2), 1966.
 //!
-//! The object whose next access is farthest goes. Every miss is brought in, as by the other policies. With sizes in objects no
-//! policy that brings every miss in has fewer misses. With sizes in bytes it is no bound: the best choice among objects of
-//! different sizes is a knapsack (NP-hard), and this one still looks at the next access alone.
+//! The victim is the object whose next access is farthest. Every miss is brought in, as by the other policies. With sizes in
+//! objects no policy that brings every miss in has fewer misses. With sizes in bytes it is no bound: the best choice among
+//! objects of different sizes is a knapsack (NP-hard), and this one still looks at the next access alone.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tenants of a trace that share a ladder as those of a store share its own: the same [`Divider`] is driven.
+//! Division of a ladder among the tenants of a trace, by the same [`Divider`] that a store drives.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,8 +12,8 @@ pub struct Sharing {
     pub plan: Plan,
     /// What is decided; equal parts stay where that is nothing.
     pub division: Division,
-    /// Tenants that are there from the start; the first has the keys of those who have not written yet. The others come with what
-    /// they write. A tenant's name is its number in the trace.
+    /// Tenants that are there from the start; the first has the keys of tenants that have not written yet. The others come with
+    /// what they write. A tenant's name is its number in the trace.
     pub names: Vec<String>,
     /// What is known of some.
     pub declared: Vec<Declared>,
@@ -24,11 +24,11 @@ pub struct Sharing {
     pub reload_ns: BTreeMap<u32, u64>,
 }
 
-/// Who divides a ladder whose configuration tells tenants apart.
+/// The divider of a ladder whose configuration tells tenants apart.
 #[derive(Debug)]
 pub(super) struct Dividing {
     pub divider: Divider,
-    /// Those that have come, by their number in the trace; only looked up.
+    /// The tenants that have come, by their number in the trace; only looked up.
     numbers: HashMap<u32, u16>,
     reload_ns: BTreeMap<u32, u64>,
 }

@@ -1,4 +1,4 @@
-//! K-LRU whose K is chosen while it runs: DLRU (Wang 2024, chapter 3), by the advisor that the store has.
+//! DLRU: K-LRU whose K is chosen while it runs (Wang 2024, chapter 3), by the advisor that the store has.
 
 use tiermem_base::Op;
 use tiermem_base::hash::sample_hash;
@@ -98,7 +98,7 @@ impl Dlru {
                     self.advisor.looked_up(ALL, hash, found.then_some(bytes));
                 }
                 if !found {
-                    // A miss brings the object in: whoever asked writes it.
+                    // A miss brings the object in: the client writes it.
                     self.wrote(hash, bytes, follows);
                 }
                 if self.advisor.note_lookup() {

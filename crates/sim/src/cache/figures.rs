@@ -1,4 +1,4 @@
-//! What a simulation of the store counts beside the shard's own counters.
+//! Figures of a simulated store: what is counted in addition to the shard's own counters.
 
 use tiermem_base::latency_curve::{Curve, LOCAL_DRAM, Point, Surcharge};
 use tiermem_policy::ladder::LEVELS_MAX;
@@ -44,12 +44,12 @@ impl Figures {
         }
     }
 
-    /// So many bytes in a row are read in a tier.
+    /// A range of `bytes` is read in a tier.
     pub(super) fn note_read(&mut self, tier: u8, bytes: u64) {
         self.charged_ns += self.read[usize::from(tier)].range_ns(bytes);
     }
 
-    /// The same for bytes that are written.
+    /// A range of `bytes` is written in a tier.
     pub(super) fn note_write(&mut self, tier: u8, bytes: u64) {
         self.charged_ns += self.write[usize::from(tier)].range_ns(bytes);
     }
@@ -61,7 +61,7 @@ impl Figures {
         self.note_write(to, bytes);
     }
 
-    /// So many moves and departures had to be waited for.
+    /// A request had to wait for `acts` moves and departures.
     pub(super) fn note_acts(&mut self, acts: usize) {
         self.acts_max = self.acts_max.max(acts);
     }
@@ -101,7 +101,7 @@ impl Figures {
         self.waits
     }
 
-    /// Items whose time was over when they were met, and not found by the ladder.
+    /// Items whose time was over when a request met them, and that the ladder had not found before.
     pub fn expired_met(&self) -> u64 {
         self.expired_met
     }

@@ -1,8 +1,8 @@
-//! What a simulation keeps of the log below memory in place of its bytes, and a device that has done everything by the time that
-//! it is asked.
+//! Flash log of a simulation: what it keeps of the log below memory instead of bytes, and a device that completes every request
+//! at once.
 //!
-//! There is no restart, so nothing is written for one. But how full the journal is, when a checkpoint is made and which segments it
-//! borrows is decided here as it is over a live tier, for it leaves the less room for items. A live tier writes journal and
+//! There is no restart, so nothing is written for one. But how full the journal is, when a checkpoint is made and which segments
+//! it borrows is decided here as it is over a live tier, because it leaves less room for items. A live tier writes journal and
 //! checkpoints in addition; `docs/store.md` says how much.
 
 use std::collections::HashMap;
@@ -104,7 +104,7 @@ impl Tail<'_> {
     }
 }
 
-/// Nobody reads what a checkpoint says.
+/// A checkpoint that is not written: it is never read.
 struct Unwritten;
 
 impl Parts for Unwritten {
@@ -113,7 +113,7 @@ impl Parts for Unwritten {
     fn add_item(&mut self, _: u64, _: LogPlace) {}
 }
 
-/// Whose items lie in the log.
+/// The items that lie in the log.
 #[derive(Debug)]
 pub(super) struct FlashLog {
     /// By the bits of the hash that the index knows; only looked up.

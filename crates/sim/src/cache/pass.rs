@@ -1,8 +1,8 @@
 //! One pass over a trace for many caches.
 //!
-//! The thread that reads gives keys their numbers and packs requests into batches; the caches are dealt out to worker
-//! threads, each of which sees every batch in order. So a cache's state stays with one core, nothing is locked, and the
-//! result does not depend on how many threads there are.
+//! The reading thread gives keys their numbers and packs requests into batches; the caches are dealt out to worker threads, each
+//! of which sees every batch in order. So a cache's state stays with one core, nothing is locked, and the result does not depend
+//! on the number of threads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub struct Batches<I> {
     finished: bool,
     /// Keys of the batch that is being made.
     unnumbered: Vec<u64>,
-    /// The last batches: who has let go of one gives its memory to another.
+    /// The last batches: the memory of one that all workers have released is used for another.
     handed_out: VecDeque<Arc<Batch>>,
 }
 
@@ -82,7 +82,7 @@ impl<I> Batches<I> {
         }
     }
 
-    /// An empty buffer, if possible that of a batch which nobody needs any more.
+    /// An empty buffer, if possible that of a batch which is no longer needed.
     fn spare_buffer(&mut self) -> Vec<Request> {
         let oldest = self.handed_out.pop_front();
         match oldest.map(Arc::try_unwrap) {
@@ -182,8 +182,8 @@ impl Marked {
     }
 }
 
-/// Runs every cache over all batches on up to `threads` threads beside this one, or on this one alone if `threads` is 1;
-/// the counts of each cache, in the order given, at each mark, from the start of the trace.
+/// Runs every cache over all batches on up to `threads` threads in addition to this one, or on this one alone if `threads` is 1.
+/// Returns the counts of each cache, in the order given, at each mark, from the start of the trace.
 pub fn run<E>(
     batches: impl Iterator<Item = Result<Arc<Batch>, E>>,
     caches: Vec<Box<dyn Cache>>,

@@ -1,4 +1,4 @@
-//! Several shards of a store over one trace: each has the keys that belong there, and memory moves between them.
+//! Sharded cache: several shards of a store over one trace. Each has the keys that belong there, and memory moves between them.
 
 use std::collections::VecDeque;
 
@@ -14,13 +14,13 @@ pub struct ShardedCache {
     caches: Vec<TieredCache>,
     members: Vec<Member>,
     shown: Vec<Shown>,
-    /// To whom, and what.
+    /// Messages under way: the shard that receives each, and its content.
     told: VecDeque<(usize, Word)>,
     ticks: Ticks,
 }
 
 impl ShardedCache {
-    /// So many empty shards, each as it is configured: with an equal part of every tier.
+    /// `shards` empty shards, each as it is configured: with an equal part of every tier.
     ///
     /// # Panics
     /// When there are none.

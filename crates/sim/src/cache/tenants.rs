@@ -1,4 +1,4 @@
-//! What a [`TieredCache`] tells its divider of the accesses of tenants, and does of what it says.
+//! Tenants of a [`TieredCache`]: it tells its divider of their accesses, and carries out the divider's settings.
 
 use tiermem_base::Access;
 use tiermem_model::advisor::{Divider, Outcome};
@@ -38,7 +38,7 @@ impl TieredCache {
         }
     }
 
-    /// Whoever writes is a tenant from now on.
+    /// The owner of a written key is a tenant from now on.
     pub(super) fn note_write(&mut self, key: u64, bytes: u64) {
         let Some(dividing) = &mut self.dividing else { return };
         let (tenant, is_new) = dividing.enter(self.access.tenant, &self.shard);

@@ -1,7 +1,7 @@
-//! The store's ladder over a trace, without bytes.
+//! Tiered cache: the store's ladder over a trace, without bytes.
 //!
-//! It makes the same calls in the same order as the live engine, so one trace gives the same hits, moves and
-//! evictions in both; a test of the store holds the two against each other.
+//! It makes the same calls in the same order as the live engine, so one trace gives the same hits, moves and evictions in both; a
+//! test of the store compares the two.
 
 use tiermem_base::hash::KeyHasher;
 use tiermem_base::latency_curve::Curve;
@@ -22,14 +22,14 @@ use super::flash_log::{FlashLog, Kept, Tail};
 /// Pieces of the log's work that a writer waits for at most.
 const WAITS_MAX: usize = 4096;
 
-/// What the simulation needs to know beside the ladder.
+/// Configuration of the simulation: the ladder, and what surrounds it.
 #[derive(Clone, Debug)]
 pub struct TieredConfig {
     /// The ladder.
     pub ladder: LadderConfig,
     /// Bytes that are stored with each value: the item's header and the key.
     pub overhead_bytes: u64,
-    /// Those of them that are the header; on flash there is another one.
+    /// The bytes of the header among them; on flash there is another header.
     pub header_bytes: u64,
     /// The log below the last tier, if there is one.
     pub tail: Option<LogConfig>,
@@ -49,7 +49,7 @@ struct Stored {
     bytes: u64,
     /// The log has the same item.
     is_unchanged: bool,
-    /// Whose the key is.
+    /// The tenant of the key.
     tenant: u16,
 }
 
@@ -58,7 +58,7 @@ struct Stored {
 pub(super) struct Notes {
     stored: Vec<Stored>,
     hasher: KeyHasher,
-    /// Of an item's bytes in memory those that it does not have in the log, but another header.
+    /// The bytes of an item's header in memory; in the log it has another header.
     header_bytes: u64,
     /// The log below the last tier, if there is one.
     flash: Option<FlashLog>,
@@ -115,7 +115,7 @@ pub struct TieredCache {
     pub(super) shard: Shard,
     pub(super) items: Notes,
     rng: Rng,
-    /// The access at hand, the hash of its key, and whose it is.
+    /// The access at hand, the hash of its key, and its tenant.
     pub(super) access: Access,
     pub(super) access_hash: u64,
     pub(super) tenant: u16,
@@ -155,8 +155,8 @@ impl TieredCache {
         cache
     }
 
-    /// One access at the trace's time: a look-up, whose miss is followed by a set (look-aside); a write; a removal.
-    /// Whether a look-up found its key.
+    /// One access at the trace's time: a look-up, whose miss is followed by a set (look-aside); a write; a removal. Returns
+    /// whether a look-up found its key.
     pub fn access(&mut self, access: &Access) -> bool {
         self.shard.set_clock(access.time_ns / 1_000_000);
         self.come(access);
@@ -492,12 +492,12 @@ impl TieredCache {
         &self.shard
     }
 
-    /// What was counted beside its own counters.
+    /// The figures that are not among its own counters.
     pub fn figures(&self) -> &Figures {
         &self.figures
     }
 
-    /// The same, to count anew.
+    /// The figures, to count anew.
     pub fn figures_mut(&mut self) -> &mut Figures {
         &mut self.figures
     }

@@ -1,7 +1,7 @@
-//! The device's DRAM as a cache of flash: sets of lines, whose order of eviction is a policy's.
+//! DRAM cache of the device in front of its flash: sets of lines, ordered by an eviction policy.
 //!
-//! Which page lies in which line is known from the page ([`super::pages`]); here is only who has to go when a set is full,
-//! and that is decided by the same policies as everywhere ([`tiermem_policy::evict`]): a set is a domain, a line an item.
+//! The line of a page is known from the page ([`super::pages`]). This file knows only which line is evicted when a set is full,
+//! and that is decided by the usual policies ([`tiermem_policy::evict`]): a set is a domain, a line an item.
 
 use tiermem_base::Rng;
 use tiermem_policy::Id;
@@ -33,7 +33,7 @@ struct Held {
     dirty: bool,
 }
 
-/// Who was sent away to make room.
+/// The line that was evicted to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted {
     /// The page's number in the table of pages.

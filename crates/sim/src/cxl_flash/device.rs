@@ -1,8 +1,8 @@
-//! The device as it works: host and link, cache, registers of misses, prefetcher, flash.
+//! The simulated device: host and link, cache, miss registers, prefetcher, flash.
 //!
-//! Requests are taken in the order of the trace. Everything that they pass through is first come, first served, so a request
-//! that finds its line is answered with a few additions and no event; events are only what happens on flash. A request that
-//! needs flash when registers or queues are full holds those behind it back, as a device without credits left does.
+//! Requests are taken in the order of the trace. Everything that they pass through is first come, first served, so a request that
+//! finds its line is answered with a few additions and no event; only flash has events. A request that needs flash when registers
+//! or queues are full holds back the requests behind it, as a device without credits left does.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ use super::windows::Windows;
 use crate::events::EventQueue;
 use crate::link::Link;
 
-/// What a request and its answer take of the link beside the data: a slot of a flit.
+/// Bytes that a request and its answer take of the link in addition to the data: a slot of a flit.
 const HEADER_BYTES: u32 = 16;
 /// What a request reads or writes.
 const DATA_BYTES: u32 = 64;
@@ -146,7 +146,7 @@ struct Machine<'a, E> {
     down: Link,
     up: Link,
     prefetcher: Prefetcher,
-    /// Requests that were sent, and when those whose answer is foreseen will have it, in this order.
+    /// Requests that were sent, and the times at which those with a foreseen answer will have it, in this order.
     outstanding: usize,
     answers: VecDeque<u64>,
     /// When the last request was sent, and taken by the device.
@@ -415,7 +415,7 @@ impl<'a, E: Evict> Machine<'a, E> {
         self.flash_span = Some((first, self.now_ns));
     }
 
-    /// A line has come: it goes into the cache, and those who wait for it are answered.
+    /// A line has come: it goes into the cache, and the requests that wait for it are answered.
     fn landed(&mut self, id: u32) {
         let flight = *self.flights.at(id);
         let place = flight.place;
@@ -460,7 +460,7 @@ impl<'a, E: Evict> Machine<'a, E> {
             }
             return;
         }
-        // A prefetched line that somebody waits for is in use.
+        // A prefetched line that a request waits for is in use.
         let steered = why == Why::Prefetch && first.is_none();
         let insertion = if steered { self.prefetcher.insertion() } else { Insertion::Mru };
         let (line, evicted) = cache.fill(number, place, write, insertion);
@@ -547,7 +547,7 @@ impl<'a, E: Evict> Machine<'a, E> {
         self.wanted = wanted;
     }
 
-    /// Sends for a line that nobody asked for.
+    /// Sends for a line that no request has asked for.
     fn fetch_early(&mut self, number: u64, why: Why) -> Early {
         if number >= self.device.units || self.cache.is_none() {
             return Early::Needless;

@@ -1,4 +1,4 @@
-//! Which lines a host that knows the trace would tell the device about: the most accessed ones (Yang 2023, Observation 7).
+//! Hints of a host that knows the trace: the most accessed lines, which it tells the device (Yang 2023, Observation 7).
 
 use tiermem_base::Access;
 use tiermem_base::intern::Interner;
@@ -11,7 +11,7 @@ pub struct Popularity {
 }
 
 impl Popularity {
-    /// Of a trace, on a device of so many lines of so many bytes, into which addresses beyond it are folded.
+    /// The hints of a trace, on a device of at most `lines_max` lines of `line_bytes`, into which addresses beyond it are folded.
     pub fn of(trace: &[Access], line_bytes: u32, lines_max: u64) -> Self {
         let mut numbers = Interner::new();
         let mut lines: Vec<(u64, u64)> = Vec::new();

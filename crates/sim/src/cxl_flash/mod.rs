@@ -1,7 +1,7 @@
-//! A memory expander on CXL whose capacity is flash behind a DRAM cache (Yang 2023).
+//! CXL-flash device: a memory expander on CXL whose capacity is flash behind a DRAM cache (Yang 2023).
 //!
-//! [`config`] says what device it is, [`device::simulate`] runs a trace on it, [`outcome`] is what comes of it. [`atc23`] is the arithmetic
-//! of the simulator that was published with the paper.
+//! [`config`] describes the device, [`device::simulate`] runs a trace on it, [`outcome`] is the result. [`atc23`] is the
+//! arithmetic of the simulator that was published with the paper.
 
 pub mod atc23;
 pub mod cache;

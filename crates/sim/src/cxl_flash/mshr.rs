@@ -1,8 +1,8 @@
-//! Lines on their way from flash, and the requests that wait for each (Kroft, ISCA 1981).
+//! Miss registers (MSHR): lines on their way from flash, and the requests that wait for each (Kroft, ISCA 1981).
 
 use tiermem_policy::prefetch::Why;
 
-/// Nobody.
+/// No request.
 pub const NONE: u32 = u32::MAX;
 
 /// A request that waits.
@@ -59,7 +59,7 @@ impl Flights {
         self.count[Why::Demand as usize]
     }
 
-    /// Lines on their way that nobody asked for when they were sent for.
+    /// Lines on their way that no request had asked for when they were sent for.
     #[inline]
     pub fn early(&self) -> usize {
         self.count[Why::Prefetch as usize] + self.count[Why::Hint as usize]
@@ -128,7 +128,7 @@ impl Flights {
         Some(waiting)
     }
 
-    /// The line has come, and nobody waits any more.
+    /// The line has come, and no request waits any more.
     pub fn end(&mut self, id: u32) {
         debug_assert_eq!(self.flights[id as usize].waiting, 0, "a request is lost");
         self.count[self.flights[id as usize].why as usize] -= 1;

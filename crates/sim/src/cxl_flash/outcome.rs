@@ -1,4 +1,4 @@
-//! What a simulation found.
+//! Outcome of a simulation: counts, latencies, and the figures derived from them.
 
 use hdrhistogram::Histogram;
 
@@ -7,7 +7,7 @@ use super::config::Device;
 /// What is counted, up to some request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests that came, and those of them that were reads.
+    /// Requests that came, and the reads among them.
     pub requests: u64,
     /// Reads among them.
     pub reads: u64,
@@ -60,7 +60,7 @@ pub struct Answers {
     pub dram_ns: u64,
     /// For flash.
     pub flash_ns: u64,
-    /// All latency of those that missed.
+    /// The summed latency of the requests that missed.
     pub miss_latency_ns: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The pages of the device that were ever asked for, each with a record of what the simulator knows of it.
+//! Page table of the simulator: the pages of the device that were ever requested, each with the simulator's record of it.
 //!
 //! The device may have 2^28 pages and more of which a trace touches few: a table of hashes gives each touched neighbourhood of
 //! eight pages a number, and everything else is an array over these numbers. So one look-up answers where a page is (in the

@@ -1,7 +1,7 @@
-//! The windows of a run: so many requests each, with what the device did while they came and how they were answered.
+//! Windows of a run: a fixed number of requests each, with what the device did in that time and how the requests were answered.
 //!
-//! An answer belongs to the window of its request, however late it comes; what flash does belongs to the window in which it
-//! happens, and what happens after the last request to the last one.
+//! An answer belongs to the window of its request, however late it comes. Events of flash belong to the window in which they
+//! happen, and events after the last request to the last window.
 
 use super::outcome::{Answers, Counts, TraceWindow};
 
@@ -16,12 +16,12 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Windows of so many requests.
+    /// Windows of `length` requests.
     pub fn new(length: u64) -> Self {
         Windows { length, ..Windows::default() }
     }
 
-    /// Whether the next request, after so many, begins one.
+    /// Whether the next request, after `requests` of them, begins a window.
     #[inline]
     pub fn is_due(&self, requests: u64) -> bool {
         self.length > 0 && requests.is_multiple_of(self.length)

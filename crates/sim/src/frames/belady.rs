@@ -1,7 +1,7 @@
-//! Belady's MIN over frames: the frame whose next touch is farthest goes (L. A. Belady, IBM Systems Journal 5(2), 1966).
+//! Belady's MIN over frames: the victim is the frame whose next touch is farthest (L. A. Belady, IBM Systems Journal 5(2), 1966).
 //!
 //! Of the orders that bring in each frame when it is touched, none has fewer faults over two tiers without a prefetcher. It does
-//! not weigh reads against writes. What is given up before its next touch is never touched, as far as this order knows.
+//! not weigh reads against writes. A frame that is given up before its next touch counts as never touched again.
 
 use tiermem_base::Rng;
 use tiermem_policy::Id;
@@ -41,7 +41,7 @@ pub struct Belady<'a> {
 }
 
 impl<'a> Belady<'a> {
-    /// An order with so many domains, at the start of the trace that `future` was made from.
+    /// An order with `domains` domains, at the start of the trace that `future` was made from.
     pub fn new(domains: usize, future: &'a Future, touches: &'a [Touched]) -> Self {
         let mut coming = Column::default();
         for (frame, first) in (0u32..).zip(&future.first) {

@@ -53,7 +53,7 @@ pub struct Memory {
 /// One simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
-    /// Who goes.
+    /// The eviction order.
     pub order: Order,
     /// What is fetched ahead.
     pub prefetch: prefetch::Named,

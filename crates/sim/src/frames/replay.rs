@@ -1,5 +1,5 @@
-//! One machine driven over the touches of a trace. Every move is done as soon as it is asked for, so that a touch waits for nothing
-//! that counts but its own fault.
+//! Replay of a trace's touches on one machine. Every move is done as soon as it is asked for, so that a touch waits for nothing
+//! but its own fault.
 
 use std::fmt::Debug;
 
@@ -169,7 +169,7 @@ impl<E: Evict> Driver<'_, E> {
         self.now = number as u64 + 1;
         let frame = touched.frame;
         if touched.what == Use::Discard {
-            // Nobody pins frames here.
+            // No frame is pinned here.
             self.frames.discard(frame, &mut self.acts);
             self.acts.clear();
             return Ok(());
@@ -183,7 +183,7 @@ impl<E: Evict> Driver<'_, E> {
         self.acts.clear();
         self.ahead.prefetcher.demand(self.touches.page_of(frame), found, &mut self.ahead.wanted);
         if touch == Touch::Away {
-            // It is the first one's who touches it, and again when it was given up.
+            // It belongs to the owner of its first touch, and again after it was given up.
             self.frames.assign(frame, touched.owner);
             self.fault(frame, is_write)?;
         }

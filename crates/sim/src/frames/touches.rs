@@ -1,4 +1,4 @@
-//! A trace as touches of frames: each access is cut at the frames' borders, and frames are numbered as they come.
+//! Touches of frames, cut from a trace: each access is cut at the frames' borders, and frames are numbered as they come.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub enum Use {
 pub struct Touched {
     /// Which frame.
     pub frame: Frame,
-    /// Whose access it is.
+    /// The owner of the access.
     pub owner: u16,
     /// What is done.
     pub what: Use,
@@ -83,8 +83,8 @@ pub struct Touches {
 }
 
 impl Touches {
-    /// Cuts accesses into touches of frames of so many bytes. A key is an address; the size is in bytes, and an access of none
-    /// touches the frame of its key. Deletions give frames up; one of a frame that nobody has touched yet is passed over.
+    /// Cuts accesses into touches of frames of a given size in bytes. A key is an address; the size is in bytes, and an access of
+    /// size 0 touches the frame of its key. Deletions give frames up; a deletion of an untouched frame is ignored.
     pub fn of<E>(
         records: impl Iterator<Item = Result<Access, E>>,
         frame_bytes: u32,

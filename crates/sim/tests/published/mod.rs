@@ -1,4 +1,4 @@
-//! The traces on which the published simulator was measured: anyone can make them again.
+//! The traces on which the published simulator was measured; they can be generated again.
 
 use tiermem_base::{Access, Op};
 
@@ -28,7 +28,7 @@ impl Draws {
     }
 }
 
-/// So many requests, 30% of them writes, 200 ns apart on average.
+/// `requests` requests, 30% of them writes, 200 ns apart on average.
 pub fn trace(pattern: Pattern, requests: usize) -> Vec<Access> {
     let mut draws = Draws(1);
     let pages = FOOTPRINT_BYTES / 4096;

@@ -1,4 +1,4 @@
-//! The published simulator's DRAM: one server, 46 ns an access, whatever its size, and eight places to wait.
+//! DRAM of the published simulator: one server, 46 ns an access, whatever its size, and eight places to wait.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ pub enum For {
     Miss,
     /// A request that found its page being fetched.
     HitUnderMiss,
-    /// A prefetched page that nobody waits for.
+    /// A prefetched page that no request waits for.
     Prefetch,
     /// The first request that waits for a prefetched page.
     LatePrefetch,
@@ -31,7 +31,7 @@ pub struct Access {
     pub since_ns: u64,
 }
 
-/// What the server is at, and who waits.
+/// The access that the server is busy with, and those that wait.
 #[derive(Clone, Debug, Default)]
 pub struct Dram {
     serving: Option<Access>,

@@ -1,4 +1,4 @@
-//! When the published simulator fetches early, and what.
+//! Early fetches of the published simulator: when, and which pages.
 
 use tiermem_policy::evict::Evict;
 

@@ -1,10 +1,10 @@
-//! The arithmetic of the simulator that was published with Yang 2023 (MQSim_CXL at commit 3701f7b), event for event, so that
-//! results can be held beside it.
+//! Arithmetic of the simulator that was published with Yang 2023 (MQSim_CXL at commit 3701f7b), event for event, so that results
+//! can be compared with it.
 //!
-//! It is not how a device works; where it differs is listed in `docs/cxl-flash.md`. In short: latency counts from when the
-//! device takes a request, not from its arrival; a fill costs one access of 46 ns and an eviction none; the channel's transfer
-//! time is an integer division that gives 0 at the usual rate; a host of 32 requests, a DRAM queue of 8 and a flash queue of
-//! 1024 stop and go as a whole; nothing is ever erased; addresses from 4 GiB on alias.
+//! It is not how a device works; where it differs is listed in `docs/cxl-flash.md`. In short: latency counts from when the device
+//! takes a request, not from its arrival; a fill costs one access of 46 ns and an eviction none; the channel's transfer time is
+//! an integer division that gives 0 at the usual rate; a host of 32 requests, a DRAM queue of 8 and a flash queue of 1024 stop
+//! and go as a whole; nothing is ever erased; addresses from 4 GiB on alias.
 
 mod dram;
 mod early;
@@ -51,7 +51,7 @@ enum Event {
     Give,
     /// The DRAM has done an access.
     Dram,
-    /// The device looks who waits for DRAM.
+    /// The device looks at the requests that wait for DRAM.
     Wake,
     Flash(scheduler::Event),
 }
@@ -89,7 +89,7 @@ struct Simulator<E, L> {
     /// Pages that have come: partly answered, and not yet looked at, in the order of their numbers.
     answered: BTreeSet<u64>,
     unanswered: BTreeSet<u64>,
-    /// Without registers: who waits for which read, by page.
+    /// Without registers: the requests that wait for each read, by page.
     alone: std::collections::BTreeMap<u64, VecDeque<Waiting>>,
     alone_ready: VecDeque<u64>,
     sequential: Sequential,
@@ -103,8 +103,8 @@ struct Simulator<E, L> {
     latency: L,
 }
 
-/// Simulates a trace. `cache` says who goes, `latency` takes the latency of each request in ns and whether its page was
-/// in the cache, in the order of completion. Stops at the first error of the trace.
+/// Simulates a trace. `cache` decides on evictions, `latency` takes the latency of each request in ns and whether its page was in
+/// the cache, in the order of completion. Stops at the first error of the trace.
 pub fn run<E: Evict, X>(
     settings: Settings,
     cache: Cache<E>,
@@ -299,7 +299,7 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
         }
     }
 
-    /// DRAM has room: those wait whose pages have come.
+    /// DRAM has room: requests wait whose pages have come.
     fn wake(&mut self) {
         if !self.settings.mshr {
             while self.dram.room() > 0
@@ -424,7 +424,7 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
         self.flush(dirty);
     }
 
-    /// A page has come: those who wait for it are sent to DRAM as far as that has room. Returns whether none is left.
+    /// A page has come: requests that wait for it are sent to DRAM as far as that has room. Returns whether none is left.
     /// `begun`: the page is in the cache already, and its first request answered.
     fn answer(&mut self, place: u32, begun: bool) -> bool {
         let mut room = self.dram.room();
@@ -470,7 +470,7 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
         none_left
     }
 
-    /// Puts a page that has come into the cache, and answers the first who waits for it.
+    /// Puts a page that has come into the cache, and answers the first request that waits for it.
     fn bring_in(&mut self, place: u32, first: Option<Waiting>) {
         let page = self.pages.at_mut(place);
         let was_in_flight = std::mem::take(&mut page.in_flight);

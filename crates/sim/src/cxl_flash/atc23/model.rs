@@ -1,4 +1,4 @@
-//! What the published simulator is told, what it counts, and what it knows of a page.
+//! Model of the published simulator: its settings, its counts, and its record of a page.
 
 use super::mshr::Row;
 use super::prefetch::{Feedback, Kind};
@@ -22,7 +22,7 @@ pub struct Settings {
     pub last_page: u64,
 }
 
-/// The channel's time for a byte at so many million transfers a second: the division drops what is below a nanosecond.
+/// The channel's time for a byte at `mega_transfers` million transfers a second: the division drops fractions of a nanosecond.
 pub fn transfer_ns_per_byte(mega_transfers: u64) -> f64 {
     (1000 / mega_transfers.max(1) * 2) as f64 / 2.0
 }
@@ -32,9 +32,9 @@ pub fn transfer_ns_per_byte(mega_transfers: u64) -> f64 {
 pub struct Counts {
     /// Requests completed.
     pub requests: u64,
-    /// Those that found their page in the cache.
+    /// Requests that found their page in the cache.
     pub hits: u64,
-    /// Those that found it being fetched, for another request or for a prefetch.
+    /// Requests that found their page being fetched, for another request or for a prefetch.
     pub hits_under_miss: u64,
     /// Those for which it was fetched.
     pub misses: u64,

@@ -1,4 +1,4 @@
-//! The published simulator's registers of misses: 1024 pages, up to 65 requests each before the device stops.
+//! Miss registers (MSHR) of the published simulator: 1024 pages, up to 65 requests each before the device stops.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ impl Row {
     pub const NONE: Row = Row(u32::MAX);
 }
 
-/// Who waits for which page.
+/// The requests that wait for each page.
 #[derive(Clone, Debug, Default)]
 pub struct Mshr {
     rows: Vec<VecDeque<Waiting>>,
@@ -62,7 +62,7 @@ impl Mshr {
         row
     }
 
-    /// The first request of a row whose page has come; whether the device may go on because of it.
+    /// The first request of a row whose page has come. Also returns whether the device may go on because of it.
     pub fn first(&mut self, row: Row) -> (Option<Waiting>, bool) {
         let requests = &mut self.rows[row.0 as usize];
         let frees = requests.len() == self.longest && self.longest >= COLUMNS_MAX;

@@ -1,5 +1,4 @@
-//! The prefetchers of the published simulator, which differ from those of their papers (`policy::prefetch`) in what the
-//! comments say.
+//! Prefetchers of the published simulator. They differ from those of their papers (`policy::prefetch`) in what the comments say.
 
 use std::collections::VecDeque;
 
@@ -34,9 +33,9 @@ impl Kind {
 pub struct Feedback {
     /// Distinct pages that were ever prefetched and have come.
     pub prefetched: u64,
-    /// Those of them that were used.
+    /// Prefetched pages that were used.
     pub used: u64,
-    /// Those that were waited for.
+    /// Prefetched pages that a request had to wait for.
     pub late: u64,
     /// Misses on pages that a prefetched one had thrown out.
     pub polluted: u64,
@@ -123,7 +122,8 @@ impl BestOffset {
         self.tested
     }
 
-    /// Takes a trigger in; `base_known`: the page less the tested offset is in the history. Returns who falls out of it.
+    /// Takes a trigger in; `base_known`: the page less the tested offset is in the history. Returns the page that falls out of
+    /// it.
     pub fn learn(&mut self, page: u64, base_known: bool) -> Option<u64> {
         if base_known {
             self.scores[self.tested as usize - 1] += 1;

@@ -1,4 +1,4 @@
-//! From what is written to what can be simulated: every geometry that cannot be is refused here, by key and reason.
+//! Check of a configuration: it becomes a device that can be simulated, or is refused by key and reason.
 
 use tiermem_base::tier::Amount;
 use tiermem_base::units::Bytes;
@@ -224,10 +224,10 @@ fn geometry(config: &Config) -> Result<(Geometry, u64)> {
     Ok((geometry, units))
 }
 
-/// Spare blocks that a plane must have so that cleaning always finds something to win.
+/// Spare blocks that a plane must have so that cleaning always finds a block that frees space.
 ///
-/// One open for writes, one open for cleaning, one free for cleaning, and one whose worth of data is invalid. Beyond that, what is
-/// moved fills whole pages, so each filled block may hold up to a unit less than a page of invalid data that cannot be won.
+/// One open for writes, one open for cleaning, one free for cleaning, and one whose worth of data is invalid. Beyond that, moved
+/// data fill whole pages, so each filled block may hold up to a unit less than a page of invalid data that cannot be reclaimed.
 fn spare_blocks_least(data_blocks: u64, units_per_page: u64, units_per_block: u64) -> u64 {
     // With s spare blocks (data + s) x (units_per_page - 1) units may be lost, of s - 3 blocks at most.
     let lost = units_per_page - 1;

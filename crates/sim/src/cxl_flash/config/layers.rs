@@ -1,4 +1,4 @@
-//! A configuration from its layers: each later one replaces the keys that it names.
+//! Layers of a configuration: each later one replaces the keys that it names.
 
 use std::path::{Path, PathBuf};
 
@@ -142,7 +142,7 @@ impl Layers {
     }
 }
 
-/// What stands in the place of a line that was understood before prices were those of tiers.
+/// The present form of a line in the old form, from before prices were those of tiers.
 fn replaced(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let (_, new) = OLD_PRICES.iter().find(|(old, _)| *old == key.trim())?;

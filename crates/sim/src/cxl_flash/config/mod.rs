@@ -1,4 +1,4 @@
-//! What device is simulated: one TOML form, in layers: defaults, a preset, a file, single settings.
+//! Configuration of the simulated device: one TOML form, in layers: defaults, a preset, a file, single settings.
 
 mod check;
 mod layers;
@@ -111,7 +111,7 @@ pub struct Cache {
     pub line: Bytes,
     /// Lines of a set; `full` for one set of all.
     pub ways: Ways,
-    /// Who goes: any policy of `tiermem sim cache`.
+    /// The eviction policy: any policy of `tiermem sim cache`.
     pub policy: String,
     /// The K of klru and redis.
     pub k: u32,
@@ -232,7 +232,7 @@ pub struct Flash {
     pub suspend_erase: bool,
     /// Time to stop a program, and what must be left of it for that to be worth while.
     pub suspend_program_time: Nanos,
-    /// The same of an erase.
+    /// Time to stop an erase, and what must be left of it for that to be worth while.
     pub suspend_erase_time: Nanos,
 }
 
@@ -308,7 +308,7 @@ impl Default for Prices {
 /// A configuration that was found possible, in the numbers that the simulator reckons with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
-    /// As it was written.
+    /// The configuration as it was written.
     pub config: Config,
     /// Lines of the capacity.
     pub units: u64,
@@ -316,7 +316,7 @@ pub struct Device {
     pub sets: u32,
     /// Lines of a set.
     pub ways: u32,
-    /// Who goes.
+    /// The eviction policy.
     pub policy: Policy,
     /// What is fetched early.
     pub prefetcher: Prefetcher,

@@ -1,4 +1,4 @@
-//! The prefetchers' part of a configuration: which one, and the parameters of each, whose defaults are its paper's.
+//! Prefetchers in a configuration: which one is used, and the parameters of each, whose defaults are those of its paper.
 
 use serde::{Deserialize, Serialize};
 use tiermem_policy::prefetch::Named;

@@ -1,5 +1,5 @@
-//! Devices of the tables of Yang 2023. They have no link, as there. Their host is the default one, which waits; the paper does
-//! not say whether its does.
+//! Presets: the devices of the tables of Yang 2023. They have no link, as there. Their host is the default one, which waits; the
+//! paper does not say whether its host does.
 
 /// A named configuration.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! Mapping, scheduling and write log as one thing that lines are read from and written to.
+//! Flash back end: mapping, scheduling and write log as one device that lines are read from and written to.
 
 use std::collections::VecDeque;
 

@@ -1,11 +1,11 @@
-//! The blocks of every plane: which are free, which are being filled, how much of each is valid, how worn it is.
+//! Blocks of every plane: which are free, which are being filled, how much of each is valid, how worn it is.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::geometry::Geometry;
 
-/// Nobody, nowhere.
+/// No page, no place.
 pub const NONE: u32 = u32::MAX;
 
 /// What a block is used for.
@@ -17,7 +17,7 @@ pub enum State {
     Open,
     /// Filled.
     Closed,
-    /// Filled before the first request: whose data it holds follows from its place.
+    /// Filled before the first request: the pages of its data follow from its place.
     Initial,
     /// Being emptied, to be erased.
     Emptying,
@@ -40,7 +40,7 @@ pub struct Block {
     owners: Option<Box<[u32]>>,
 }
 
-/// For whom a block is filled.
+/// The writer that a block is filled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     /// Requests.

@@ -1,7 +1,7 @@
-//! The flash translation layer: which unit of flash holds which line of the capacity.
+//! Flash translation layer: which unit of flash holds which line of the capacity.
 //!
-//! Page-level mapping with a write log: evicted lines gather in DRAM until they fill a flash page, which is programmed on the next
-//! plane in turn. Lines that were never written lie where their number puts them. A pure state machine: it returns the
+//! Page-level mapping with a write log: evicted lines gather in DRAM until they fill a flash page, which is programmed on the
+//! next plane in turn. Lines that were never written lie where their number puts them. A pure state machine: it returns the
 //! commands to carry out and is told when they are done.
 
 use super::blocks::{Blocks, NONE, State, Writer};
@@ -52,7 +52,7 @@ pub struct Ftl {
 pub trait Places {
     /// The number in the table of the page with this number in the device.
     fn place_of(&mut self, number: u64) -> u32;
-    /// The same, if the page is in the table already.
+    /// The number in the table of the page with this number in the device, if the page is in the table already.
     fn find_place(&self, number: u64) -> Option<u32>;
     /// The number in the device of a page of the table.
     fn number_of(&self, place: u32) -> u64;
@@ -148,7 +148,7 @@ impl Ftl {
         }
     }
 
-    /// The line whose current data the unit holds, if it does; one that nobody asked for yet gets a place.
+    /// The line whose current data the unit holds, if it does; a line that was not requested yet gets a place.
     fn current(&self, unit: u32, places: &mut impl Places) -> Option<u32> {
         if !self.is_current(unit, places) {
             return None;

@@ -1,9 +1,9 @@
-//! How blocks are made free again: how far one that is emptied is, and which ones may be.
+//! Garbage collection of flash blocks: the progress of one that is being emptied, and the candidates to be emptied.
 //!
-//! A plane with too few free blocks empties one: its pages with current data are read, what is still current when it has come
-//! is written to the plane's own block for moved data, and when all is written the block is erased. Which block is `policy`'s
-//! decision ([`tiermem_policy::cleaning`]), as is static wear levelling, which now and then empties the least worn (Yang
-//! 2023, section 7, names both as missing).
+//! A plane with too few free blocks empties one: its pages with current data are read, data that are still current when they have
+//! come are written to the plane's own block for moved data, and when all is written the block is erased. Which block is
+//! `policy`'s decision ([`tiermem_policy::erase_block_gc`]), as is static wear levelling, which now and then empties the least
+//! worn (Yang 2023, section 7, names both as missing).
 
 use std::collections::VecDeque;
 
@@ -51,7 +51,7 @@ impl Job {
     }
 }
 
-/// Blocks of a plane that hold data and that nobody is writing.
+/// Blocks of a plane that hold data and are not being written.
 fn filled(blocks: &Blocks, plane: u32) -> impl Iterator<Item = Region> + '_ {
     let clock = blocks.clock();
     let of_plane = blocks.of_plane(plane);

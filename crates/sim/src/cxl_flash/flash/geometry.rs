@@ -1,4 +1,4 @@
-//! How a flash back end is divided: channels, ways (chips on a channel), dies, planes, blocks, pages, units.
+//! Geometry of a flash back end: channels, ways (chips on a channel), dies, planes, blocks, pages, units.
 
 /// Counts of each level. A *unit* is what the mapping table maps and the cache holds as a line; a page holds one or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Geometry {
         PlaneAt { die: (channel * self.ways + way) * self.dies + die, plane }
     }
 
-    /// Whose turn the plane's is: the inverse of [`Self::in_turn`], below the number of planes.
+    /// The turn of a plane: the inverse of [`Self::in_turn`], below the number of planes.
     pub fn turn_of(&self, at: PlaneAt) -> u64 {
         let (die, way) = (at.die % self.dies, at.die / self.dies % self.ways);
         let channel = self.channel_of(at.die);

@@ -1,4 +1,4 @@
-//! The flash behind the device's cache: where data lie, who uses channels and dies next, and how room is made.
+//! Flash behind the device's cache: where data lie, the schedule of channels and dies, and garbage collection.
 
 pub mod backend;
 pub mod blocks;

@@ -1,18 +1,18 @@
-//! Who uses channels and dies next: each die has its queues, each channel asks its dies in turn.
+//! Scheduler of channels and dies: each die has its queues, each channel asks its dies in turn.
 //!
 //! This is out-of-order scheduling with queues per die as MQSim has it (Tavakkol, FAST 2018, section 4): a channel carries one
-//! command or one transfer at a time; a die does one operation at a time, on as many of its planes as have the same page
-//! number to read or program. Reads go before programs and programs before erases; the host's go before those of cleaning
-//! unless a die is short of free blocks. A finished read waits for the channel before anything new starts on it.
+//! command or one transfer at a time; a die does one operation at a time, on as many of its planes as have the same page number
+//! to read or program. Reads have priority over programs and programs over erases; the host's commands have priority over those
+//! of cleaning unless a die is short of free blocks. A finished read waits for the channel before anything new starts on it.
 //!
-//! It is a state machine without a clock: [`Scheduler::begin`] takes an event and says what is finished, the driver acts on that (it
-//! may submit), and [`Scheduler::end`] lets the channel go on. In between, channel and die still count as busy.
+//! It is a state machine without a clock: [`Scheduler::begin`] takes an event and says what is finished, the driver acts on that
+//! (it may submit), and [`Scheduler::end`] lets the channel go on. In between, channel and die still count as busy.
 
 use super::geometry::Geometry;
 use super::timing::{Operation, Timing};
 use crate::events::EventQueue;
 
-/// For whom a command is carried out.
+/// The origin of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A request of the host, its cache, or a prefetcher.
@@ -26,7 +26,7 @@ pub enum Origin {
 pub struct Command {
     /// What to do.
     pub operation: Operation,
-    /// For whom.
+    /// Its origin.
     pub origin: Origin,
     /// Which die of the device.
     pub die: u32,
@@ -140,7 +140,7 @@ struct Die {
     ready_ns: u64,
     generation: u32,
     interrupted: Option<Interrupted>,
-    /// Cleaning goes first.
+    /// Cleaning has priority.
     urgent: bool,
 }
 
@@ -208,7 +208,7 @@ impl Scheduler {
         self.slots.len() - self.free.len()
     }
 
-    /// From now on cleaning goes first on this die, or no longer.
+    /// Sets whether cleaning has priority on this die from now on.
     pub fn set_urgent(&mut self, die: u32, urgent: bool) {
         self.dies[die as usize].urgent = urgent;
     }
@@ -417,7 +417,8 @@ impl Scheduler {
         }
     }
 
-    /// Whose commands of this kind are due, and whose may join them; none if another kind goes first.
+    /// The origin whose commands of this kind are due, and the one whose commands may join them; none if another kind has
+    /// priority.
     fn next_of(&self, number: u32, operation: Operation) -> Option<[Origin; 2]> {
         use Origin::{Cleaning, Host};
         let die = &self.dies[number as usize];
@@ -429,7 +430,7 @@ impl Scheduler {
         if has(operation, first) {
             return Some([first, second]);
         }
-        // What goes first, of any later kind, is done before this kind of what goes second.
+        // Commands of the first origin, of any later kind, are done before commands of this kind of the second.
         let later = match operation {
             Operation::Read => &[Operation::Program, Operation::Erase][..],
             Operation::Program => &[Operation::Erase][..],

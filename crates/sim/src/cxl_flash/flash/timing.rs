@@ -1,4 +1,4 @@
-//! How long a flash back end takes: the memory itself, by technology, and the channel that carries commands and data.
+//! Timing of a flash back end: the memory itself, by technology, and the channel that carries commands and data.
 
 /// A kind of flash memory by its name in the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ pub enum Operation {
 }
 
 impl Timing {
-    /// How long the channel carries the command for so many planes, without data.
+    /// The time for which the channel carries the command for `planes` planes, without data.
     pub fn command_ns(&self, operation: Operation, planes: usize) -> u64 {
         let time = match operation {
             Operation::Read => READ,
