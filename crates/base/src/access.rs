@@ -94,7 +94,7 @@ pub struct Access {
     pub key: u64,
     /// Bytes of the value (key-value traces) or of the request (block and memory traces).
     pub size: u32,
-    /// Whose access it is: a client, a database, a volume; 0 where the trace has none.
+    /// The tenant of the access: a client, a database, a volume; 0 where the trace has none.
     pub tenant: u32,
     /// Seconds the value may live; 0 where there is no limit or none is known.
     pub ttl_s: u32,

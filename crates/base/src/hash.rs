@@ -62,7 +62,7 @@ impl Sample {
     }
 }
 
-/// Hashes keys for the store's index. Seeded, so that nobody can prepare colliding keys.
+/// Hashes keys for the store's index. Seeded, so that no client can prepare colliding keys.
 #[derive(Clone, Debug)]
 pub struct KeyHasher(Kind);
 
@@ -106,8 +106,8 @@ impl KeyHasher {
     }
 }
 
-/// The stable 64-bit hash (xxh3) of a hash's field name, by which the blob that holds the fields finds them. The seed lies
-/// in the blob, drawn when it is made, so that nobody can prepare colliding names. Never changes between versions.
+/// The stable 64-bit hash (xxh3) of a hash's field name, by which the blob that holds the fields finds them. The seed is drawn
+/// when the blob is made and lies in it, so that no client can prepare colliding names. Never changes between versions.
 #[inline]
 pub fn field_hash(seed: u32, name: &[u8]) -> u64 {
     // xxh3 mixes a seed into short inputs by itself; a wider one tells neighbouring seeds further apart.

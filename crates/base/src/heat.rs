@@ -1,4 +1,4 @@
-//! How often the parts of a memory region were accessed, over time: a matrix of granules and slices.
+//! Heatmap of a memory region: access counts over time, as a matrix of granules and slices.
 
 /// Accesses of one region: `slices` rows of `granules` values. A granule is `granule_bytes` of the region, counted from its
 /// start; a slice is a stretch of time (Fisher 2025, section 3.2). Values are accesses or, from samples, estimates of them.
@@ -49,7 +49,7 @@ impl Heat {
         &self.values[slice * self.granules..][..self.granules]
     }
 
-    /// The same, to be changed.
+    /// Accesses in one slice, granule by granule, to change them.
     pub fn row_mut(&mut self, slice: usize) -> &mut [f32] {
         &mut self.values[slice * self.granules..][..self.granules]
     }
@@ -70,7 +70,7 @@ impl Heat {
         self.values.iter().map(|value| f64::from(*value)).sum()
     }
 
-    /// The same with `factor` (at least 1) granules made one.
+    /// The same heatmap with `factor` (at least 1) granules made one.
     pub fn coarser(&self, factor: usize) -> Heat {
         let factor = factor.max(1);
         let granules = self.granules.div_ceil(factor);

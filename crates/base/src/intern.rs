@@ -1,4 +1,4 @@
-//! Dense numbers for sparse keys, so that whoever keeps state per key can keep it in arrays.
+//! Interning: dense numbers for sparse keys, so that state per key can be kept in arrays.
 
 /// Gives each 64-bit key a number: 0, 1, 2 … in the order of first sight. Numbers of removed keys are given out again.
 ///
@@ -82,7 +82,7 @@ impl Interner {
         if id == VACANT.id {
             return None;
         }
-        // No key may stand behind a vacant slot on its way from home: those that would are moved up.
+        // No key may stand behind a vacant slot on its way from home: keys that would are moved up.
         let mask = self.slots.len() - 1;
         let mut at = hole;
         loop {

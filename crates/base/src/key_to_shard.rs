@@ -1,9 +1,9 @@
-//! Which shard of a store has which keys. Part of what lies on flash: a region holds the keys of one shard.
+//! Mapping of keys to the shards of a store. It is part of the format on flash: a region holds the keys of one shard.
 
 use crate::hash::placement_hash;
 
-/// The shard of a key, among so many: by the hash of all of it or, as in a Redis cluster, of what stands between its first `{` and the
-/// next `}`, if that is anything.
+/// The shard of a key among `shards`: by the hash of all of it or, as in a Redis cluster, of the text between its first `{` and
+/// the next `}`, if that is not empty.
 #[inline]
 pub fn shard_of(key: &[u8], shards: usize) -> usize {
     let hash = placement_hash(tag(key));

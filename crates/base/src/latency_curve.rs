@@ -1,11 +1,11 @@
-//! Latency and bandwidth of memory devices, as one core sees them.
+//! Latency and bandwidth curves of memory devices, as one core sees them.
 //!
-//! The named curves are measured points of real hardware: Intel's Memory Latency Checker on Sapphire Rapids with
-//! DDR5-4800 and an AsteraLabs A1000 CXL expander, published by the authors of Tang 2024 (bytedance,
-//! eurosys24-artifacts, Apache-2.0). Taken from the runs with one thread and sequential access: latency is the
-//! lowest that was seen (injected delay 20000, hardly any load), bandwidth the highest (no injected delay). One
-//! core cannot load a device beyond that, so the rest of the loaded-latency curve does not matter here. Flash and a store
-//! behind a network are assumptions, so that whoever simulates and whoever decides assume the same.
+//! The named curves are measured points of real hardware: Intel's Memory Latency Checker on Sapphire Rapids with DDR5-4800 and an
+//! AsteraLabs A1000 CXL expander, published by the authors of Tang 2024 (bytedance, eurosys24-artifacts, Apache-2.0). Taken from
+//! the runs with one thread and sequential access: latency is the lowest that was seen (injected delay 20000, hardly any load),
+//! bandwidth the highest (no injected delay). One core cannot load a device beyond that, so the rest of the loaded-latency curve
+//! does not matter here. Flash and a store behind a network are assumptions; they stand here so that simulators and engines
+//! assume the same.
 
 use crate::units::{Bandwidth, Nanos};
 

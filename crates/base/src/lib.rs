@@ -1,4 +1,4 @@
-//! The vocabulary every other room shares: quantities with units, the description of tiers, the seeded random source, hashing,
+//! Base types that every other crate shares: quantities with units, the description of tiers, the seeded random source, hashing,
 //! the access record and latency-bandwidth curves.
 //!
 //! Nothing here does I/O, reads a clock or starts a thread.

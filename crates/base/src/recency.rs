@@ -1,4 +1,4 @@
-//! LRU stack distances (Olken, LBL-32370, 1993).
+//! LRU stack distances by a tree of last accesses (Olken, LBL-32370, 1993).
 
 /// A last access that was never, or of what is gone.
 const NEVER: u32 = u32::MAX;

@@ -1,5 +1,5 @@
-//! The one random source. A policy never owns randomness: it is handed a generator that its caller seeded, so
-//! that a run can be repeated from its seed.
+//! Random source, the only one. A policy never owns randomness: its caller passes a seeded generator, so that a run can be
+//! repeated from its seed.
 
 use rand_core::{Rng as _, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

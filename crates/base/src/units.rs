@@ -1,4 +1,4 @@
-//! Quantities that are read and printed with their unit: `"512MiB"`, `"250ns"`.
+//! Units: quantities that are read and printed with their unit: `"512MiB"`, `"250ns"`.
 
 use core::fmt;
 use core::str::FromStr;
@@ -59,7 +59,7 @@ fn parse(text: &str, units: &[(&str, u64)], wanted: &'static str) -> Result<u64,
     }
 }
 
-/// The shortest whole number with a unit that is exactly so many: what is written so is read back as the same.
+/// The shortest whole number with a unit that is exactly `number`: the text is read back as the same quantity.
 fn exact(number: u64, units: &[(&str, u64)]) -> String {
     let whole = units.iter().filter(|(_, factor)| number.is_multiple_of(*factor));
     let texts = whole.map(|(unit, factor)| format!("{}{unit}", number / factor));
@@ -88,7 +88,7 @@ impl Nanos {
 }
 
 impl Bandwidth {
-    /// Of so many GB a second.
+    /// A bandwidth of `gb_per_s` GB a second.
     pub fn from_gb_per_s(gb_per_s: f64) -> Self {
         Bandwidth((gb_per_s * 1e9).round() as u64)
     }

@@ -1,4 +1,4 @@
-//! How large a tier is.
+//! Capacity of a tier: bytes, or a share of the working set.
 
 use core::fmt;
 use core::str::FromStr;
@@ -11,14 +11,14 @@ use crate::units::Bytes;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Capacity {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(Bytes),
     /// A percentage of the working set, above 0: for simulators, which know it from the trace.
     Percent(f64),
 }
 
 impl Capacity {
-    /// The bytes, when the working set has so many; never 0 of a working set that has any.
+    /// The bytes for a working set of `working_set_bytes`; never 0 of a working set that has any.
     pub fn of_working_set(self, working_set_bytes: u64) -> u64 {
         match self {
             Capacity::Bytes(bytes) => bytes.0,

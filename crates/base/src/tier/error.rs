@@ -1,4 +1,4 @@
-//! What is wrong with a description.
+//! Errors of a tier's description: which key, and what is wrong with it.
 
 /// A tier that cannot be as it is described.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

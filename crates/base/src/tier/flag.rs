@@ -1,4 +1,4 @@
-//! A tier on the command line: `kind:place=size`.
+//! Tier flag of the command line: `kind:place=size`.
 
 use core::fmt;
 use core::str::FromStr;

@@ -1,4 +1,4 @@
-//! The kinds of tiers.
+//! Kinds of tiers.
 
 use core::fmt;
 use core::str::FromStr;
@@ -39,7 +39,7 @@ impl TierKind {
         (TierKind::Remote, "remote"),
     ];
 
-    /// Those whose bytes the processor reads and writes one by one.
+    /// The kinds whose bytes the processor reads and writes one by one.
     pub const MEMORY: [TierKind; 4] = [TierKind::Dram, TierKind::Numa, TierKind::Dax, TierKind::Emulated];
 
     /// The word for it.

@@ -1,4 +1,4 @@
-//! Several tiers together.
+//! List of tiers: what must hold for several tiers together.
 
 use super::error::TierError;
 use super::spec::TierSpec;

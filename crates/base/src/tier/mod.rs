@@ -28,10 +28,10 @@
 //! | `flash` | `path` | a file or block device | `nvme-flash` |
 //! | `remote` | | another machine's memory or store | `network-store` |
 //!
-//! How large a tier may be, and whether it needs a place, depends on who serves it: engines check that themselves, and refuse
-//! kinds that they do not serve ([`TierSpec::served_by`]).
+//! The largest size of a tier, and whether it needs a place, depend on the engine that serves it: engines check that themselves,
+//! and refuse kinds that they do not serve ([`TierSpec::served_by`]).
 //!
-//! Money is [`Price`] and nothing else; time is [`crate::curve`] and nothing else.
+//! Money is [`Price`] and nothing else; time is [`crate::latency_curve`] and nothing else.
 
 mod capacity;
 mod error;

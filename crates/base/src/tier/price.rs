@@ -1,4 +1,4 @@
-//! What memory costs, in money.
+//! Price of memory, in money.
 
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +48,7 @@ pub struct Price {
     pub currency: String,
     /// Of when it is: a year, a month or a day, such as `2025-11`.
     pub date: Option<String>,
-    /// Who says so.
+    /// The source of the figure.
     pub source: Option<String>,
 }
 
@@ -59,9 +59,9 @@ impl Price {
         Price { amount, per: Per::Once, currency, date: None, source: None }
     }
 
-    /// What a tier of this kind is taken to cost where nobody says. For memory beyond DRAM no public list price exists: it is
-    /// assumed to cost half as much, as where memory of retired servers is used again. Of compressed and remote memory
-    /// nothing is assumed.
+    /// The assumed price of a tier of this kind where none is given. For memory beyond DRAM no public list price exists: it is
+    /// assumed to cost half as much, as where memory of retired servers is used again. Of compressed and remote memory nothing is
+    /// assumed.
     pub fn usual(kind: TierKind) -> Option<Self> {
         let (dollars, source) = match kind {
             TierKind::Dram => (DRAM_USD_PER_GB, "cited by work on hybrid memory pools"),
@@ -74,7 +74,8 @@ impl Price {
         Some(Price { source: Some(source.to_owned()), ..Price::dollars_per_gb(dollars) })
     }
 
-    /// The same price by the gigabyte, of a tier of so many bytes; none if the price is for a tier whose size nobody knows.
+    /// The same price by the gigabyte, of a tier of `capacity_bytes`; none if the price is for all of a tier whose size is
+    /// unknown.
     pub fn by_gb(&self, capacity_bytes: Option<u64>) -> Option<Price> {
         let amount = match (self.amount, capacity_bytes) {
             (Amount::PerGb(_), _) => self.amount,
@@ -84,7 +85,7 @@ impl Price {
         Some(Price { amount, ..self.clone() })
     }
 
-    /// What so many bytes cost, each time that is paid. A price for all of the tier is the same for any part of it.
+    /// The cost of `bytes`, each time that it is paid. A price for all of the tier is the same for any part of it.
     pub fn of(&self, bytes: f64) -> f64 {
         match self.amount {
             Amount::PerGb(price) => price * bytes / GB,
@@ -92,7 +93,7 @@ impl Price {
         }
     }
 
-    /// What so many bytes cost in a month; what is paid once is spread over `months`.
+    /// The cost of `bytes` in a month; a cost that is paid once is spread over `months`.
     pub fn per_month(&self, bytes: f64, months: f64) -> f64 {
         match self.per {
             Per::Once => self.of(bytes) / months,

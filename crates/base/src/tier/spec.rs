@@ -1,4 +1,4 @@
-//! One tier, described.
+//! Description of one tier.
 
 use std::path::{Path, PathBuf};
 
@@ -37,12 +37,12 @@ pub enum Speed {
     },
 }
 
-/// What a store keeps to on a tier of kind `flash`. Words are read by who knows them.
+/// A store's options for a tier of kind `flash`. The words are parsed by the store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlashOptions {
     /// Bytes that are written and emptied at once.
     pub segment: Option<Bytes>,
-    /// Who comes in when it is full: `seen` or `all`.
+    /// Which items come in when it is full: `seen` or `all`.
     pub admission: Option<String>,
     /// What its items survive: the death of the `process`, or loss of `power`.
     pub durability: Option<String>,
@@ -62,7 +62,7 @@ pub struct TierSpec {
     pub name: String,
     /// What it is made of.
     pub kind: TierKind,
-    /// How large it is, everything kept for it counted. Whoever only compares or prices tiers need not know.
+    /// Its capacity, everything kept for it counted. Commands that only compare or price tiers need not know it.
     pub capacity: Option<Capacity>,
     /// Where its bytes lie.
     pub place: Option<TierLocation>,
@@ -80,7 +80,7 @@ pub struct TierSpec {
 }
 
 impl TierSpec {
-    /// A tier of so many bytes, named after its kind.
+    /// A tier with this capacity, named after its kind.
     pub fn new(kind: TierKind, capacity: Bytes) -> Self {
         TierSpec { capacity: Some(Capacity::Bytes(capacity)), ..TierSpec::unsized_of(kind) }
     }
@@ -258,7 +258,7 @@ impl TierSpec {
         self.error("kind", problem)
     }
 
-    /// With so many times its bytes, where they are known.
+    /// The tier with `times` times its bytes, where they are known.
     #[must_use]
     pub fn grown(self, times: u64) -> Self {
         match self.known_bytes() {

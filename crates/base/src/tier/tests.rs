@@ -1,4 +1,4 @@
-//! What is read is what was meant, and what cannot be meant is refused by key.
+//! Descriptions that are valid are read as they were meant, and others are refused by key.
 
 use proptest::option::of as maybe;
 use proptest::prelude::*;

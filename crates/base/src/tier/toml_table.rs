@@ -1,4 +1,4 @@
-//! A tier as a `[[tier]]` table: keys side by side, of which some contradict each other.
+//! TOML form of a tier: a `[[tier]]` table, whose keys stand side by side and of which some contradict each other.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,8 @@ use super::price::{Per, PriceTable};
 use super::spec::{FlashOptions, Speed, TierLocation, TierSpec};
 use crate::units::{Bandwidth, Bytes, Nanos};
 
-/// All keys. A price's stand here as well: a table within a table would not be found by who looks for the price of a tier.
+/// All keys. Those of a price stand here as well: a user who looks for the price of a tier would not find them in a table within
+/// the table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
