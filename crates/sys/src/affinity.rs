@@ -1,4 +1,4 @@
-//! On which processor core a thread runs, and when.
+//! Affinity of threads: the processor core on which a thread runs, and its priority.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::numa;
 
-/// The cores that the process may use: those of the first thread that was to be pinned, before it was.
+/// The cores that the process may use: those of the first thread that was to be pinned, as they were before.
 static ALLOWED: OnceLock<CpuSet> = OnceLock::new();
 
 /// Keeps the calling thread on one core. An error names a core that the machine does not have or the process may not use.
@@ -49,9 +49,9 @@ pub fn pin_child(command: &mut Command, cores: &[u32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the calling thread one that works for others when nobody else has anything to do. It leaves the core to which the
-/// thread that started it was pinned for any that the process may use; of the same node, so that the memory it takes is
-/// local to that thread. What the system refuses stays as it is.
+/// Makes the calling thread a background thread, which runs when no other has work. It leaves the core to which the thread that
+/// started it was pinned for any core of the same node that the process may use, so that the memory it takes is local to that
+/// thread. Settings that the system refuses stay as they are.
 pub fn step_back() {
     if let (Some(allowed), Ok(own)) = (ALLOWED.get(), sched_getaffinity(None))
         && let Some(wider) = wider(&own, allowed, numa::cores_beside)

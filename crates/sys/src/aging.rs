@@ -1,4 +1,4 @@
-//! Clears the accessed bits of another process's pages, in some ranges only.
+//! Ageing of pages: clears the accessed bits of another process's pages, in some ranges only.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -13,8 +13,8 @@ pub fn is_allowed(process: BorrowedFd<'_>) -> bool {
 
 /// Makes pages old, as if they had not been referenced: from now on `/proc/PID/smaps` tells of references anew. Ranges are first
 /// addresses and bytes, of whole pages. Pages that other processes have mapped too stay as they are, and so does what is not
-/// mapped. A page of the cache that is larger than its part of a range is divided. The kernel takes old pages first when memory runs out, until they are
-/// referenced again.
+/// mapped. A page of the cache that is larger than its part of a range is divided. The kernel takes old pages first when memory
+/// runs out, until they are referenced again.
 ///
 /// # Errors
 /// Permission denied, see [`is_allowed`]; not found (`ESRCH`) if the process has gone.
@@ -50,8 +50,8 @@ fn advise(process: BorrowedFd<'_>, ranges: &[(u64, u64)]) -> io::Result<u64> {
             iov_len: *bytes as usize,
         })
         .collect();
-    // SAFETY: the vectors outlive the call, which reads them; the ranges that they tell of are of the other process, whose memory
-    // holds what it held before.
+    // SAFETY: the vectors outlive the call, which reads them; the ranges in them belong to the other process, whose memory keeps
+    // its contents.
     let done = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,

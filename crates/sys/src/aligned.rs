@@ -19,7 +19,7 @@ pub struct AlignedBuffer {
 
 // SAFETY: the bytes belong to this value alone and are reached only through `&self` and `&mut self`.
 unsafe impl Send for AlignedBuffer {}
-// SAFETY: as above; shared access is read-only.
+// SAFETY: the bytes are reached only through `&self` and `&mut self`, and shared access is read-only.
 unsafe impl Sync for AlignedBuffer {}
 
 impl AlignedBuffer {

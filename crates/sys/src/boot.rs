@@ -1,4 +1,4 @@
-//! Which boot of the machine this is.
+//! Boot identity: which boot of the machine this is.
 
 /// The identity of this boot, other for each; `None` where the kernel does not tell.
 pub fn id() -> Option<[u8; 16]> {

@@ -1,4 +1,4 @@
-//! The processor's caches.
+//! Sizes of the processor's caches.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Child processes: what they inherit, and ending them with everything that they have started.
+//! Child processes: what they inherit, and how they are ended together with all their descendants.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -42,7 +42,7 @@ pub fn without_huge_pages(command: &mut Command) {
     unsafe { command.pre_exec(ask) };
 }
 
-/// What a process has used by its end, with those that it started and whose end it has taken in.
+/// The resources that a process used until its end, with those of its own children whose end it has taken in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Processor time of the program.
@@ -58,8 +58,8 @@ pub struct Usage {
     pub peak_resident_bytes: u64,
 }
 
-/// Takes in the end of a process that this one has started and nobody has waited for, if it has ended: how, and what it had
-/// used. From then on its number may mean another process.
+/// Takes in the end of a child process that was not waited for, if it has ended: its status, and what it had used. From then on
+/// its number may mean another process.
 ///
 /// # Errors
 /// If there is no such process, or its end has been taken in before.
@@ -93,7 +93,7 @@ impl Usage {
 }
 
 /// Ends (SIGKILL) the group of processes that `leader` leads, if it still is there. The caller has started the leader as the
-/// first of a group of its own and has not yet waited for its end, so that the number cannot mean anybody else.
+/// first of a group of its own and has not yet waited for its end, so that the number cannot mean another process.
 pub fn end_group(leader: u32) {
     if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
         // It may have ended by itself.

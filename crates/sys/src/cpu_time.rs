@@ -1,5 +1,5 @@
-//! The processor time of the calling thread or of the process: on a shared machine a fairer measure than the wall
-//! clock, since it stands still while somebody else has the core.
+//! Processor time of the calling thread or of the process: on a shared machine a fairer measure than the wall clock, since it
+//! stands still while another process has the core.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub fn process_cpu_time() -> Duration {
     read(ClockId::ProcessCPUTime)
 }
 
-/// Processor time apart by who spent it.
+/// Processor time, split into the program's own and the kernel's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// The program.
@@ -34,7 +34,7 @@ pub fn thread_spent() -> Spent {
     spent(libc::RUSAGE_THREAD)
 }
 
-/// What processes have spent that this one started and whose end it has taken in, and those that they started.
+/// The processor time of this process's children whose end it has taken in, and of their children.
 pub fn children_spent() -> Spent {
     spent(libc::RUSAGE_CHILDREN)
 }

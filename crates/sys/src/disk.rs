@@ -26,7 +26,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     if device {
-        // Without O_CREAT this asks that nobody else holds the device.
+        // Without O_CREAT this asks that no other process holds the device.
         options.custom_flags(OFlags::EXCL.bits() as i32);
     } else {
         options.create(true).truncate(false);
@@ -37,7 +37,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Opens a regular file or block device that is there, as it is. To write to a block device, nothing else may have it.
 pub fn open_existing(path: &Path, read_only: bool) -> io::Result<File> {
     let device = std::fs::metadata(path)?.file_type().is_block_device();
-    // Without waiting: a pipe would keep us until somebody writes to it.
+    // Without waiting: opening a pipe would wait until it has a writer.
     let mut flags = OFlags::NONBLOCK;
     if device && !read_only {
         flags |= OFlags::EXCL;
@@ -65,12 +65,12 @@ pub fn open_direct(path: &Path, same: &File, read_only: bool) -> io::Result<Opti
     Ok((!refused).then_some(direct))
 }
 
-/// Takes the file for this process; false if somebody has it. The lock goes with the last handle of the file.
+/// Locks the file for this process alone; false if another process has it. The lock ends with the last handle of the file.
 pub fn lock(file: &File) -> io::Result<bool> {
     flock_now(file, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Takes a share of the file; false if somebody has it whole. Whoever has a share keeps others from taking it whole.
+/// Takes a shared lock of the file; false if another process has it alone. A shared lock keeps others from taking it alone.
 pub fn lock_shared(file: &File) -> io::Result<bool> {
     flock_now(file, FlockOperation::NonBlockingLockShared)
 }

@@ -1,4 +1,4 @@
-//! Children of tests that share nothing with the test but copies of its memory.
+//! Forked children for tests, which share nothing with the test but copies of its memory.
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
@@ -16,7 +16,7 @@ pub fn fork_and(work: impl FnOnce() -> bool) -> libc::c_int {
     pid
 }
 
-/// In a child: has it end when the thread that started it does, so that a test that fails leaves nobody waiting.
+/// In a child: has it end when the thread that started it does, so that a failed test leaves no child behind.
 pub fn end_with_starter() -> bool {
     // SAFETY: the call changes an attribute of the calling process and takes numbers alone.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0 }

@@ -1,5 +1,5 @@
-//! Which kernel features this process can use, by trying them and giving them back at once: nothing is changed but this
-//! process itself.
+//! Probes of kernel features that this process can use. Each is tried and given back at once: only this process itself is
+//! changed.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -116,7 +116,7 @@ fn untouched() -> io::Result<Mapping> {
     Mapping::anonymous(4 * PAGE_BYTES as usize).map_err(io::Error::other)
 }
 
-/// The same, in memory.
+/// A few pages of this process's own, in memory.
 fn touched() -> io::Result<Mapping> {
     let mut mapping = untouched()?;
     mapping.bytes_mut().fill(1);

@@ -1,4 +1,4 @@
-//! The only room with raw system calls, and the readings of `/proc` and cgroups that belong to them.
+//! System calls: the only crate with raw ones, and the readers of `/proc` and control groups that belong to them.
 
 pub mod affinity;
 pub mod agent;

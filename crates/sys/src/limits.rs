@@ -1,4 +1,4 @@
-//! Limits of the process that a server needs raised.
+//! Process limits that a server needs raised.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,4 +1,4 @@
-//! How much memory this process may use and uses.
+//! Memory of this process: how much it may use, and how much it uses.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! Drops files from the page cache, so that they are read again.
+//! Page cache: drops files from it, so that they are read again.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,8 +8,8 @@ use rustix::fs::{Advice, fadvise, sync};
 
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// Takes all of the machine's file pages that nobody has mapped or is changing out of memory, and what the kernel remembers of
-/// folders. Everybody on the machine reads their files anew.
+/// Drops all of the machine's file pages that are neither mapped nor dirty, and the kernel's caches of folders. Every process on
+/// the machine reads its files anew.
 ///
 /// # Errors
 /// Permission denied if this is not root, or if `/proc/sys` cannot be written, as in most containers.
@@ -19,7 +19,7 @@ pub fn drop_all() -> io::Result<()> {
     fs::write(DROP_CACHES, "3")
 }
 
-/// Takes the pages of one file out of memory, but for those that somebody has mapped.
+/// Drops the pages of one file, except for mapped ones.
 ///
 /// # Errors
 /// What opening it says.

@@ -1,5 +1,5 @@
-//! Which pages of a process have been written since they were last asked for: the `PAGEMAP_SCAN` of `/proc/PID/pagemap`, over
-//! ranges that [`crate::agent`] has had watched. From kernel 6.7 on.
+//! Scan of written pages: the pages of a process that were written since the last call, by the `PAGEMAP_SCAN` of
+//! `/proc/PID/pagemap`, over ranges that [`crate::agent`] has had watched. From kernel 6.7 on.
 
 use std::fs::File;
 use std::io;

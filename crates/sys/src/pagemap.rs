@@ -1,7 +1,7 @@
-//! Which physical frames a process's pages lie in, from `/proc/PID/pagemap`.
+//! Page map of a process: the physical frames of its pages, from `/proc/PID/pagemap`.
 //!
-//! Reading frame numbers needs CAP_SYS_ADMIN: without it they read as 0. The file belongs to the address space that the
-//! process has when it is opened; after the process has gone, or has begun another program, it holds nothing.
+//! Reading frame numbers needs CAP_SYS_ADMIN: without it they read as 0. The file belongs to the address space that the process
+//! has when it is opened; after the process has gone, or has begun another program, it holds nothing.
 
 use std::fs::File;
 use std::io;
@@ -26,7 +26,7 @@ pub enum PageEntry {
     Gone,
     /// In this frame, the physical address over 4096. The frame of zeros counts as any other.
     Frame(NonZeroU64),
-    /// In memory, but who asks may not know where.
+    /// In memory, but the caller may not know where.
     Hidden,
 }
 

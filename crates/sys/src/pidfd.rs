@@ -1,4 +1,4 @@
-//! Waits for the end of a process that need not be a child.
+//! Process descriptor (pidfd): waits for the end of a process that need not be a child.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,12 +21,12 @@ impl PidFd {
         Ok(PidFd(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
-    /// Waits until it has ended, at most so long. Whether it has; its parent may not have taken that in yet.
+    /// Waits until it has ended, at most `at_most`. Returns whether it has; its parent may not have taken that in yet.
     pub fn wait(&self, at_most: Duration) -> bool {
         self.wait_or([], at_most) == Woken::Ended
     }
 
-    /// The same, or until one of `others` can be read.
+    /// Waits like [`Self::wait`], or until one of `others` can be read.
     pub fn wait_or<'a>(
         &'a self,
         others: impl IntoIterator<Item = BorrowedFd<'a>>,
@@ -49,7 +49,7 @@ impl PidFd {
     /// Sends it a signal.
     ///
     /// # Errors
-    /// `ESRCH` if it has gone, `EPERM` if it is somebody else's.
+    /// `ESRCH` if it has gone, `EPERM` if it belongs to another user.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         Ok(pidfd_send_signal(&self.0, signal)?)
     }

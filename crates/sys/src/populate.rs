@@ -1,11 +1,11 @@
-//! Populates memory before it is written.
+//! Populating memory before it is written.
 //!
 //! The first write to a page waits until the kernel has found memory and cleared it: for a huge page a good part of a
 //! millisecond, and several in a virtual machine whose host must find the memory as well. Another thread can wait for it.
 //!
-//! That thread touches the pages as a program does, by an access that changes nothing. `MADV_POPULATE_WRITE` would be the
-//! call for it, but it holds the lock on the process's whole address space while it clears, and then the thread that was to
-//! be spared waits at its next `mmap`. A page fault holds the lock of one mapping (Linux 6.4 and later).
+//! That thread touches the pages as a program does, by an access that changes nothing. `MADV_POPULATE_WRITE` would be the call
+//! for it, but it holds the lock on the process's whole address space while it clears, and then the thread that was to be spared
+//! waits at its next `mmap`. A page fault holds the lock of one mapping (Linux 6.4 and later).
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ impl Populate {
         cfg!(target_arch = "x86_64")
     }
 
-    /// Has the pages of this range in memory when it returns, zero where they were not. Contents do not change, whoever
-    /// writes there meanwhile. What is discarded meanwhile may be held again, and reads as zero.
+    /// Has the pages of this range in memory when it returns, zero where they were not. Contents do not change, also under
+    /// concurrent writes. A page that is discarded meanwhile may be populated again, and reads as zero.
     ///
     /// # Panics
     /// When the range does not lie within the mapping.

@@ -1,4 +1,4 @@
-//! Asking the processor for memory before it is needed.
+//! Prefetch instruction: asks the processor for memory before it is needed.
 
 /// Asks for the cache line that `place` begins in. Nothing changes but the time that a later access takes; on
 /// processors without a stable instruction for it nothing happens at all.

@@ -1,4 +1,4 @@
-//! How the kernel writes names into the tables of `/proc`.
+//! Text of the tables in `/proc`: how the kernel escapes names.
 
 /// A field of a table: space, tab, line end and backslash of a name are written as a backslash and three octal digits.
 pub(crate) fn unescaped(field: &[u8]) -> Vec<u8> {

@@ -18,7 +18,7 @@ const RANGES_MAX: usize = 1024;
 pub enum ProcessAdvice {
     /// They will not be used soon: the kernel takes them first.
     Cold = 20,
-    /// They leave now: those of no file to swap. Without swap they stay, and so do pages that two processes have mapped.
+    /// They are paged out now: anonymous ones to swap. Without swap they stay, and so do pages that two processes have mapped.
     PageOut = 21,
     /// They will be used: what is in swap or in a file is read.
     WillNeed = 3,
@@ -228,7 +228,7 @@ mod tests {
         let (ready, is_ready) = (Signal::of(to_test.0.as_fd()), Signal::of(to_test.1.as_fd()));
         let (check, may_check) = (Signal::of(to_child.0.as_fd()), Signal::of(to_child.1.as_fd()));
         let pid = fork_and(|| {
-            // Written by the child, so that nobody shares them with it.
+            // Written by the child, so that it alone has them.
             (0..PAGES).for_each(|page| mapping.store_u64(page * PAGE, page as u64 + 1));
             end_with_starter()
                 && is_ready.send()

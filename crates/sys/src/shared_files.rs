@@ -1,12 +1,13 @@
-//! A child with which this process shares its table of descriptors, but not its memory.
+//! A child process that shares this process's table of descriptors, but not its memory.
 //!
-//! What one of the two opens the other has under the same number, and a descriptor is closed only when both have ended (or one
-//! of them has closed it). So the child keeps what must not be closed when its parent dies: a `userfaultfd` whose last descriptor is
-//! closed has missing pages read as zeros, and a child's descriptor comes into being in whoever reads the message alone. A copy of
-//! the table, as `fork` makes it, would lack all that is opened later.
+//! A descriptor that one of the two opens has the same number in the other, and is closed only when both have ended (or one of
+//! them has closed it). So the child keeps descriptors that must not be closed when its parent dies: when the last descriptor of
+//! a `userfaultfd` is closed its missing pages read as zeros, and a forked process's descriptor is created only in the process
+//! that reads the message. A copy of the table, as `fork` makes it, would lack all descriptors that are opened later.
 //!
-//! The program may also begin another one (`exec`), which gives it a table of its own: the child keeps the old one, with what the
-//! kernel closes at `exec`. For the same reason the child itself must not begin another program, and so it runs a function.
+//! The program may also begin another one (`exec`), which gives it a table of its own: the child keeps the old one, with the
+//! descriptors that the kernel closes at `exec`. For the same reason the child itself must not begin another program, and so it
+//! runs a function.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -20,7 +21,7 @@ const PANICKED: u8 = 101;
 /// Why there is no such child.
 #[derive(Debug, thiserror::Error)]
 pub enum SharedFilesError {
-    /// A copy of this process would have the locks that its other threads hold now, and nobody to give them back.
+    /// A copy of this process would have the locks that its other threads hold now, without a thread to release them.
     #[error(
         "cannot start a child that shares descriptors: this process has {0} threads; start it before the first of them"
     )]
@@ -54,9 +55,9 @@ impl SharedFilesChild {
         }
         let mut pidfd: libc::c_int = -1;
         let flags = libc::CLONE_FILES | libc::CLONE_PIDFD | libc::SIGCHLD;
-        // SAFETY: without a stack and without CLONE_VM this is `fork` with a shared table: the child goes on from here in a copy of
-        // the memory. There is no other thread, so the copy has no lock that nobody gives back. The descriptor is written to a
-        // variable that outlives the call.
+        // SAFETY: without a stack and without CLONE_VM this is `fork` with a shared table: the child goes on from here in a copy
+        // of the memory. There is no other thread, so every lock in the copy has a thread that releases it. The descriptor is
+        // written to a variable that outlives the call.
         let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, &raw mut pidfd, 0, 0) };
         if pid == 0 {
             // Nothing of the parent's is dropped here, whatever happens: its descriptors are the child's, too.
@@ -65,7 +66,7 @@ impl SharedFilesChild {
             unsafe { libc::_exit(code.into()) };
         }
         let pid = u32::try_from(pid).map_err(|_| io::Error::last_os_error())?;
-        // SAFETY: the kernel has just made this descriptor, and nobody else knows of it: the child had ended its copy of this
+        // SAFETY: the kernel has just made this descriptor, and no other code knows of it: the child had ended its copy of this
         // function before.
         let process = PidFd::from(unsafe { OwnedFd::from_raw_fd(pidfd) });
         Ok(SharedFilesChild { pid, process })

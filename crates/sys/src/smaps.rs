@@ -1,5 +1,5 @@
-//! What the kernel tells of each mapping of a process: how much of it is there, and how much has been referenced since that
-//! was last cleared (`/proc/PID/smaps`, `/proc/PID/clear_refs`).
+//! Memory map statistics of a process: for each mapping how much is in memory, and how much was referenced since that was last
+//! cleared (`/proc/PID/smaps`, `/proc/PID/clear_refs`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -34,9 +34,9 @@ pub struct Usage {
 pub enum Clear {
     /// All.
     All,
-    /// Those of no file.
+    /// Anonymous pages.
     Anonymous,
-    /// Those of files.
+    /// Pages of files.
     Mapped,
 }
 
@@ -49,10 +49,10 @@ pub struct Smaps {
 }
 
 impl Smaps {
-    /// Opens both files. What they speak of is the address space that the process has now.
+    /// Opens both files. They describe the address space that the process has now.
     ///
     /// # Errors
-    /// Permission denied if the process belongs to somebody else; not found if it has gone.
+    /// Permission denied if the process belongs to another user; not found if it has gone.
     pub fn open(pid: u32) -> io::Result<Self> {
         let smaps = File::open(format!("/proc/{pid}/smaps"))?;
         let clear = OpenOptions::new().write(true).open(format!("/proc/{pid}/clear_refs"))?;
@@ -72,8 +72,8 @@ impl Smaps {
         })
     }
 
-    /// Tells of each mapping that has pages in memory, or may have huge ones, in the order of addresses: 16 ns for each page, and 10 us for each
-    /// mapping.
+    /// Tells of each mapping that has pages in memory, or may have huge ones, in the order of addresses: 16 ns for each page, and
+    /// 10 us for each mapping.
     ///
     /// # Errors
     /// If the process has gone, or the text is not what the kernel writes.
@@ -166,7 +166,7 @@ mod tests {
         mapping.bytes_mut().fill(1);
         let start = mapping.bytes().as_ptr().addr() as u64;
         let mut smaps = Smaps::open(std::process::id()).unwrap();
-        // Another mapping may lie beside it and be one with it for the kernel.
+        // A neighbouring mapping may be merged with it by the kernel.
         let referenced = |smaps: &mut Smaps| {
             let mut found = None;
             smaps

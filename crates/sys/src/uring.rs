@@ -1,6 +1,6 @@
-//! io_uring on one file, made safe by ownership: a buffer goes into the ring with its request and comes out with the
-//! completion. In between nobody else can reach it, and whatever happens to the ring, the memory outlives the kernel's
-//! use of it: dropping a ring waits for what is in flight, or gives the memory up for good where it cannot.
+//! io_uring on one file, made safe by ownership: a buffer goes into the ring with its request and comes out with the completion.
+//! In between no code can reach it, and whatever happens to the ring, the memory outlives the kernel's use of it: dropping a ring
+//! waits for requests in flight, or leaks their memory where it cannot.
 //!
 //! Source: J. Axboe, "Efficient IO with io_uring", 2019; `io_uring_enter(2)`.
 
@@ -188,7 +188,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Gives up a broken ring: what was in flight, whose memory is leaked, since the kernel may still use it.
+    /// Gives up a broken ring. Returns its requests in flight, whose memory is leaked, since the kernel may still use it.
     pub fn abandon(mut self) -> Vec<T> {
         self.leak()
     }

@@ -1,7 +1,7 @@
-//! Waits until a point in time, exact to some microseconds.
+//! Precise waits until a point in time, exact to some microseconds.
 //!
-//! The kernel lets a sleeper oversleep by its timer slack, 50 microseconds unless a thread asks for less, so that it may
-//! wake several at once. Who stands in for a database that answers in 200 microseconds cannot give that away.
+//! The kernel lets a sleeper oversleep by its timer slack, 50 microseconds unless a thread asks for less, so that it may wake
+//! several at once. A stand-in for a database that answers in 200 microseconds cannot give that away.
 
 use std::hint;
 use std::num::NonZeroU64;

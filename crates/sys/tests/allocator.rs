@@ -4,7 +4,7 @@ use libmimalloc_sys::mi_option_get;
 use tiermem_sys::allocator::{PURGE_DELAY, give_back_after};
 
 fn main() {
-    // SAFETY: it reads an option, and nobody else is there to change it.
+    // SAFETY: it reads an option, and no other thread is there to change it.
     let delay_ms = || unsafe { mi_option_get(PURGE_DELAY) };
     if std::env::var_os("MIMALLOC_PURGE_DELAY").is_some() {
         assert!(!give_back_after(123), "whoever runs the program chooses");

@@ -1,4 +1,4 @@
-//! Memory that another thread populates: it is there afterwards, and whoever writes meanwhile loses nothing.
+//! Memory that another thread populates: it is there afterwards, and concurrent writes lose nothing.
 #![cfg(target_arch = "x86_64")]
 
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn it_takes_nothing_from_those_who_write() {
     });
     let mut expected = [0; LEN / 4096];
     for round in 0..5_000_000u32 {
-        // Not right after writing: then the core would read its own write before anybody else does.
+        // Not right after writing: then the core would read its own write before any other does.
         let page = round as usize % expected.len();
         assert_eq!(std::hint::black_box(&mapping).bytes()[page * 4096], expected[page], "round {round}");
         if round % 1000 == 0 {

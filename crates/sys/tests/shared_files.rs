@@ -1,5 +1,5 @@
-//! Children that share the table of descriptors. They can be had by processes of one thread alone, which a test of the usual
-//! harness is not: so this is a program of its own, which runs its tests one after the other.
+//! Children that share the table of descriptors. Only processes of one thread can have them, and a test of the usual harness is
+//! not one: so this is a program of its own, which runs its tests one after the other.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! The client of the agent: the process that observes or places the program's memory.
+//! Client of the agent: the side of the process that observes or places the program's memory.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -66,7 +66,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Opens a socket of a name that nobody else has.
+    /// Opens a socket with a unique name.
     pub fn open() -> io::Result<Self> {
         let mut number = 0;
         loop {
@@ -124,7 +124,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Of a socket whose other end is [`super::serve`]d by this process itself.
+    /// A client of a socket whose other end is [`super::serve`]d by this process itself.
     pub fn of(stream: UnixStream) -> Self {
         Agent { stream, pid: std::process::id(), spent: Spent::default() }
     }
@@ -372,7 +372,7 @@ mod tests {
             bytes
         };
         assert_eq!(locked_here(), 6 * page, "five of the agent's, one of the program's");
-        // It goes with who asked.
+        // It goes with the client that asked for it.
         drop(agent);
         while locked_here() != page {
             std::thread::yield_now();

@@ -1,7 +1,6 @@
-//! What the agent has locked in memory on request, and how much more the program may lock.
+//! Locks of the agent: the memory that it has locked on request, and how much more the program may lock.
 //!
-//! A program may have locked memory itself. That stays locked whatever is asked for: only what the agent has locked is unlocked
-//! again.
+//! A program may have locked memory itself. That stays locked whatever is requested: the agent unlocks only what it has locked.
 
 use std::io;
 use std::ops::Range;
@@ -34,7 +33,7 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Locks what of a range nobody has locked yet, and brings it into memory. How many bytes that were.
+    /// Locks the parts of a range that are not locked yet, and brings them into memory. Returns their bytes.
     pub fn lock(&mut self, range: Range<u64>) -> Result<u64, Refused> {
         let budget = Budget::read();
         let refused = |error| Refused { error, left_bytes: budget.left_bytes() };
@@ -85,7 +84,7 @@ impl Locks {
 }
 
 impl Drop for Locks {
-    /// Whoever asked has gone: nobody needs them any more.
+    /// The client has gone: its locks are no longer needed.
     fn drop(&mut self) {
         let _ = self.unlock(0..u64::MAX);
     }

@@ -1,4 +1,4 @@
-//! The protocol of the agent's socket: requests and replies of fixed size, one at a time, in the machine's byte order.
+//! Protocol of the agent's socket: requests and replies of fixed size, one at a time, in the machine's byte order.
 
 /// A call that the agent makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Advice {
     }
 }
 
-/// From which nodes a range takes its pages, those that it has not touched yet.
+/// The nodes from which a range takes its pages that it has not touched yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Policy {
@@ -90,7 +90,8 @@ pub(super) struct Request {
     pub seed: u64,
 }
 
-/// What became of it: the system's error or 0, what it counted (with an error only where the call says so), and the processor time that it took.
+/// What became of it: the system's error or 0, what it counted (with an error only where the call says so), and the processor
+/// time that it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reply {
     pub errno: u64,

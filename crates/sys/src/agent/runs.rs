@@ -1,5 +1,5 @@
-//! Runs of pages, one in each granule, that represent the granule. Their positions follow from a seed, so both ends of the
-//! socket know them.
+//! Sampled runs of pages, one in each granule, that represent the granule. Their positions follow from a seed, so both ends of
+//! the socket know them.
 
 use tiermem_base::Rng;
 

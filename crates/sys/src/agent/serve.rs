@@ -1,4 +1,4 @@
-//! The agent's side of the protocol: inside the program, on a thread of its own.
+//! Server side of the agent's protocol: inside the program, on a thread of its own.
 
 use std::cell::OnceCell;
 use std::io::{self, Read, Write};
@@ -14,8 +14,8 @@ use crate::userfaultfd::{Features, Modes, Options, Userfault};
 /// The largest node of a mask.
 const NODE_BITS: libc::c_ulong = 64;
 
-/// Connects to the socket that [`super::SOCKET_VARIABLE`] names and serves it on a thread that takes no signals. Does
-/// nothing if there is no such variable or nobody listens: a program must run as if nothing had been loaded with it.
+/// Connects to the socket that [`super::SOCKET_VARIABLE`] names and serves it on a thread that takes no signals. Does nothing if
+/// there is no such variable or no listener: a program must run as if nothing had been loaded with it.
 pub fn start() {
     let Some(name) = std::env::var_os(super::SOCKET_VARIABLE) else { return };
     let Ok(address) = SocketAddr::from_abstract_name(name.as_encoded_bytes()) else { return };
@@ -192,7 +192,7 @@ impl WriteWatch {
         let descriptor = match self.descriptor.get() {
             Some(descriptor) => descriptor,
             None => {
-                // Asynchronous protection stops nobody, so it does not matter whose faults these are.
+                // Asynchronous protection stops no thread, so it does not matter which mode the faults come from.
                 let options = Options { features: Features::WATCH_WRITES, user_mode_is_enough: true };
                 let opened = Userfault::open(options).map_err(|error| error.into_io())?;
                 self.descriptor.get_or_init(|| opened)

@@ -1,4 +1,4 @@
-//! What can be wrong with a control group.
+//! Errors of control groups.
 
 use std::io;
 use std::path::{Path, PathBuf};

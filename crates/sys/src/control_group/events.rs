@@ -1,4 +1,4 @@
-//! What has happened to a group.
+//! Event counters of a group: what has happened to it.
 
 use super::error::GroupError;
 use super::files;
@@ -23,7 +23,7 @@ pub struct Events {
 }
 
 impl Group {
-    /// Reads them; those of groups below are counted with version 2.
+    /// Reads the event counters; version 2 includes those of groups below.
     ///
     /// # Errors
     /// What the system says.

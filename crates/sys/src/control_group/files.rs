@@ -1,4 +1,4 @@
-//! The files of a group: how each version names them, and reading and writing them.
+//! Files of a group: their names in each version, and reading and writing them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};

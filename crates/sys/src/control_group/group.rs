@@ -1,4 +1,4 @@
-//! A group: making and removing it, who is in it, what it uses.
+//! One control group: creation, removal, its processes, its memory usage.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -102,7 +102,7 @@ impl Group {
         files::write("move a process to", &self.file("cgroup.procs"), &pid.to_string())
     }
 
-    /// The processes in it, not those of groups below.
+    /// The processes in it, without those of groups below.
     ///
     /// # Errors
     /// What the system says.

@@ -1,4 +1,4 @@
-//! Where the machine has the memory controller, and in which group this process is.
+//! Hierarchy of control groups: where the memory controller is mounted, and in which group this process is.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Ending all processes of a group.
+//! Killing of all processes of a group.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ const ATTEMPTED: &str = "end the processes of";
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl Group {
-    /// Ends (SIGKILL) all processes of the group, those that they start meanwhile too, and waits until none is left; with version 2
-    /// those of groups below as well.
+    /// Ends (SIGKILL) all processes of the group, and those that they start meanwhile, and waits until none is left; with version
+    /// 2 those of groups below as well.
     ///
     /// # Errors
     /// If some are left after `at_most`; what the system says.

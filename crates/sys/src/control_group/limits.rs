@@ -1,4 +1,4 @@
-//! Limits of memory and of swap.
+//! Limits of memory and of swap of a group.
 
 use super::error::GroupError;
 use super::files::{self, NEEDS_VERSION_2};
@@ -18,7 +18,7 @@ const UNLIMITED_1: u64 = i64::MAX as u64 / 4096 * 4096;
 /// A limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    /// At most so many bytes; the kernel cuts them to whole pages.
+    /// At most this many bytes; the kernel rounds them down to whole pages.
     Bytes(u64),
     /// As many as there are.
     Unlimited,
@@ -71,7 +71,7 @@ impl Group {
         }
     }
 
-    /// How much swap may be charged, beside memory. With version 1 it is what both together may have over memory alone.
+    /// The limit of swap, in addition to memory. With version 1 it is the limit of both together less that of memory.
     ///
     /// # Errors
     /// What the system says, or that swap is not counted here.
@@ -96,7 +96,7 @@ impl Group {
     /// are written in the order that keeps that.
     ///
     /// # Errors
-    /// As for [`Group::set_memory_limit`], or that swap is not counted here. The first of the two may be set already.
+    /// Those of [`Group::set_memory_limit`], or that swap is not counted here. The first of the two may be set already.
     pub fn set_limits(&self, memory: Limit, swap: Limit) -> Result<(), GroupError> {
         const ATTEMPTED: &str = "set the swap limit of";
         match self.version() {
@@ -120,7 +120,7 @@ impl Group {
         }
     }
 
-    /// Sets from where on the group is reclaimed from and slowed down, without anybody being killed.
+    /// Sets the high mark: above it the group is reclaimed from and slowed down, but no process is killed.
     ///
     /// # Errors
     /// With version 1, which has none; what the system says.
@@ -129,10 +129,10 @@ impl Group {
         self.set("memory.high", limit)
     }
 
-    /// That mark.
+    /// The high mark.
     ///
     /// # Errors
-    /// As above.
+    /// With version 1, which has none; what the system says.
     pub fn high(&self) -> Result<Limit, GroupError> {
         self.existing("read the high mark of", "memory.high", NEEDS_VERSION_2)?;
         self.limit("memory.high")

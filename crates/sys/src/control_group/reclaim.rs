@@ -1,4 +1,4 @@
-//! Reclaims memory from a group before its limit does.
+//! Proactive reclaim: memory is reclaimed from a group before its limit does it.
 
 use super::error::GroupError;
 use super::files::{self, NEEDS_VERSION_1};
@@ -11,10 +11,11 @@ const OOM_1: &str = "memory.oom_control";
 const PAGE_BYTES: u64 = 4096;
 
 impl Group {
-    /// Has the kernel take back so many bytes of the group, as far as it can (memory of no file goes to swap, and stays where
-    /// there is none). How much less is charged afterwards, which what is charged meanwhile counts against.
+    /// Has the kernel take back `bytes` of the group, as far as it can (anonymous memory goes to swap, and stays where there is
+    /// none). Returns how much less is charged afterwards; memory that is charged meanwhile reduces that.
     ///
-    /// Version 1 has no file for it: its limit is lowered for a moment. Who needs more meanwhile waits and is not killed.
+    /// Version 1 has no file for it: its limit is lowered for a moment. A process that needs more meanwhile waits and is not
+    /// killed.
     ///
     /// # Errors
     /// What the system says; that version 2 has no `memory.reclaim` before Linux 5.19.
@@ -83,7 +84,7 @@ impl Group {
     /// Whether processes that find no memory wait instead of being killed.
     ///
     /// # Errors
-    /// With version 2, where nobody waits; what the system says.
+    /// With version 2, where no process waits; what the system says.
     pub fn out_of_memory_waits(&self) -> Result<bool, GroupError> {
         let file = self.existing("read what happens out of memory in", OOM_1, NEEDS_VERSION_1)?;
         let table = files::table(&file, &files::read(ATTEMPTED, &file)?)?;
@@ -93,7 +94,7 @@ impl Group {
     /// Has processes that find no memory wait until there is some, or be killed.
     ///
     /// # Errors
-    /// As above.
+    /// With version 2, where no process waits; what the system says.
     pub fn set_out_of_memory_waits(&self, waits: bool) -> Result<(), GroupError> {
         const ATTEMPTED: &str = "set what happens out of memory in";
         let file = self.existing(ATTEMPTED, OOM_1, NEEDS_VERSION_1)?;

@@ -1,4 +1,5 @@
-//! Version 1 as the machine has it, and version 2 over folders that look like it. Version 2 for real runs in a guest.
+//! Control groups: version 1 as the machine has it, and version 2 over folders that look like it. A guest runs version 2 for
+//! real.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -258,7 +259,7 @@ fn version_1_has_a_process_wait_for_memory_and_tells() {
     assert!(child.go.send());
     assert!(watch.wait(Duration::from_secs(60)).unwrap(), "told");
     assert!(pressure.wait(Duration::from_secs(60)).unwrap(), "it was tried to reclaim");
-    // Told once; the process waits, and nobody was killed.
+    // Told once; the process waits, and none was killed.
     assert!(!watch.wait(Duration::ZERO).unwrap());
     let events = group.events().unwrap();
     assert!(

@@ -1,4 +1,4 @@
-//! The two versions of control groups.
+//! Versions of control groups.
 
 use std::fmt;
 

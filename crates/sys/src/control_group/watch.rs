@@ -107,7 +107,8 @@ impl Group {
 }
 
 impl Watch {
-    /// Waits until it has happened, at most so long; whether it has, since this was asked last. A group that goes away tells so, too.
+    /// Waits for the event, at most `at_most`. Returns whether it has happened since the last call. A group that goes away counts
+    /// as an event, too.
     ///
     /// # Errors
     /// What the system says.

@@ -1,4 +1,4 @@
-//! The addresses of a mapping, as long as they are mapped; and why there are none.
+//! Mapped addresses, owned until they are dropped; and the error of a mapping that failed.
 
 use std::ptr::NonNull;
 
@@ -22,13 +22,13 @@ pub(crate) struct Area {
 
 // SAFETY: an area is a range of addresses; by itself it reads and writes nothing there.
 unsafe impl Send for Area {}
-// SAFETY: as above.
+// SAFETY: an area is a range of addresses; by itself it reads and writes nothing there.
 unsafe impl Sync for Area {}
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by a constructor of `Mapping` or `SharedMapping`. Whoever reaches into it holds the
-        // area: the mapping, which no reference to its bytes outlives, and each `Populate`.
+        // SAFETY: the range was mapped by a constructor of `Mapping` or `SharedMapping`. Every value that reaches into it holds
+        // the area: the mapping, which no reference to its bytes outlives, and each `Populate`.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

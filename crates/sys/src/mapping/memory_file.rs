@@ -1,4 +1,4 @@
-//! Files that are memory and have no name: what processes share by a descriptor.
+//! Memory files without a name, which processes share by a descriptor.
 
 use std::fs::File;
 use std::io;

@@ -26,7 +26,7 @@ pub use shared::{Access, SharedMapping};
 /// that this process has for itself.
 #[derive(Debug)]
 pub struct Mapping {
-    /// Where the area lies, at hand for those who read and write.
+    /// Where the area lies, at hand for reads and writes.
     start: NonNull<u8>,
     len: usize,
     /// Before the file, so that it is unmapped before the file's lock is given up.
@@ -35,9 +35,10 @@ pub struct Mapping {
     file: Option<File>,
 }
 
-// SAFETY: the mapping belongs to this value (a file's to the holder of its lock), and its bytes are reached only through `&self` and `&mut self`.
+// SAFETY: the mapping belongs to this value (a file's to the holder of its lock), and its bytes are reached only through `&self`
+// and `&mut self`.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; shared access is read-only.
+// SAFETY: the bytes are reached only through `&self` and `&mut self`, and shared access is read-only.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -58,12 +59,11 @@ impl Mapping {
         Ok(Mapping::over(Area { start, len }, None))
     }
 
-    /// Maps the first `len` bytes of a file or device, to stay what they are when the process ends. Where the device
-    /// offers it (DAX), what is flushed from the processor's caches is durable without a system call.
+    /// Maps the first `len` bytes of a file or device, which outlive the process. Where the device offers it (DAX), bytes that
+    /// are flushed from the processor's caches are durable without a system call.
     ///
-    /// The file is locked for this process (again, if the caller did it), so that nobody who keeps to that changes it;
-    /// the caller has seen to it that `len` bytes are there. Whoever shortens the file all the same ends this process
-    /// (SIGBUS).
+    /// The file is locked for this process (again, if the caller did it), so that no process that respects locks changes it; the
+    /// caller has made sure that `len` bytes are there. A process that shortens the file all the same ends this one (SIGBUS).
     pub fn file(file: File, len: usize) -> Result<Self, MapError> {
         let error = |source| MapError { bytes: len, source };
         match disk::lock(&file) {

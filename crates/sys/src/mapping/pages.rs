@@ -1,11 +1,11 @@
-//! Whole pages about which the kernel is asked: of memory that this process shares, or of another process.
+//! Whole pages, as arguments of calls about memory that this process shares, or about another process's.
 
 use std::marker::PhantomData;
 
 /// Bytes of the smallest page.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
-/// Whose addresses they are.
+/// The process that the addresses belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
     /// Of this process.
@@ -16,8 +16,8 @@ pub(crate) enum Space {
 
 /// A range of whole pages, not empty.
 ///
-/// Pages of this process can only be had from a [`super::SharedMapping`], whose bytes nobody holds references to: so calls
-/// that change what pages hold (fill, move, poison) are safe for them. Those of another process are plain addresses.
+/// Pages of this process can only be had from a [`super::SharedMapping`], to whose bytes no reference exists: so calls that
+/// change what pages hold (fill, move, poison) are safe for them. Those of another process are plain addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pages<'a> {
     start: u64,
@@ -45,8 +45,8 @@ impl Pages<'_> {
         Pages::in_space(start, bytes, Space::Other)
     }
 
-    /// Pages of this process. Whoever makes them answers for what the kernel is then asked to do with them: no reference
-    /// to what they hold may exist.
+    /// Pages of this process. The caller answers for what the kernel is then asked to do with them: no reference to their
+    /// contents may exist.
     pub(crate) fn of_this_process(start: u64, bytes: u64) -> Result<Pages<'static>, PagesError> {
         Pages::in_space(start, bytes, Space::Own)
     }

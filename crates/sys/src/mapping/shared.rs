@@ -1,9 +1,9 @@
-//! Memory that others write while this process holds it: the kernel (which fills and takes pages through `userfaultfd`), or
-//! other processes that have the same file mapped.
+//! Shared mappings: memory that others write while this process holds it. They are the kernel (which fills and takes pages
+//! through `userfaultfd`), or other processes that have the same file mapped.
 //!
 //! A `&[u8]` promises that its bytes do not change, so there is none here. Bytes are copied in and out by atomic accesses of
-//! whole aligned words, which may race with anybody: a copy may then hold a part of the old bytes and a part of the new ones,
-//! each word whole.
+//! whole aligned words, which may race with any other access: a copy may then hold a part of the old bytes and a part of the new
+//! ones, each word whole.
 
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
@@ -26,10 +26,10 @@ pub enum Access {
     ReadWrite,
 }
 
-/// Mapped memory whose bytes may change at any moment by somebody else's doing.
+/// Mapped memory whose bytes other threads, processes or the kernel may change at any moment.
 ///
-/// An access may wait (a page that a `userfaultfd` has yet to fill), and may end the process by SIGBUS: a page that was
-/// poisoned, or a file that somebody made shorter.
+/// An access may wait (a page that a `userfaultfd` has yet to fill), and may end the process by SIGBUS: a page that was poisoned,
+/// or a file that was shortened.
 #[derive(Debug)]
 pub struct SharedMapping {
     area: Area,
@@ -50,8 +50,8 @@ impl SharedMapping {
         SharedMapping::of(start, len, Access::ReadWrite)
     }
 
-    /// Maps `len` bytes of a file from `offset` on (a multiple of 4096; of the size of its pages where they are huge), together
-    /// with all others who have it mapped. The mapping outlives the descriptor.
+    /// Maps `len` bytes of a file from `offset` on (a multiple of 4096; of the size of its pages where they are huge), shared
+    /// with all other processes that map it. The mapping outlives the descriptor.
     ///
     /// # Errors
     /// What the kernel says; permission denied for `ReadWrite` of a file that is open to read.
@@ -127,7 +127,7 @@ impl SharedMapping {
         }
     }
 
-    /// Copies bytes in. Bytes beside them are left alone, whoever writes those meanwhile.
+    /// Copies bytes in. Neighbouring bytes are left alone, even while others write them.
     ///
     /// # Panics
     /// When the range does not lie within the mapping, or the mapping is for reading.
@@ -177,9 +177,9 @@ impl SharedMapping {
         self.word(self.checked(offset, WORD_BYTES)).store(value, Ordering::Release);
     }
 
-    /// Drops pages from this mapping: those of no file read as zero afterwards (or are asked for again, where a `userfaultfd`
-    /// is registered), those of a file as the file has them. Where that `userfaultfd` tells of it, this waits until somebody
-    /// has read that.
+    /// Drops pages from this mapping: anonymous ones read as zero afterwards (or are asked for again, where a `userfaultfd` is
+    /// registered), those of a file as the file has them. Where that `userfaultfd` reports it, this waits until the message has
+    /// been read.
     ///
     /// # Errors
     /// What the kernel says, for instance for locked pages (`EINVAL`).
@@ -189,11 +189,11 @@ impl SharedMapping {
     pub fn discard(&self, offset: usize, len: usize) -> std::io::Result<()> {
         self.checked(offset, len);
         assert!(offset.is_multiple_of(PAGE_BYTES as usize), "whole pages");
-        // SAFETY: the range lies within our own mapping; its bytes may change at any moment, so nobody relies on them.
+        // SAFETY: the range lies within our own mapping; its bytes may change at any moment, so no code relies on them.
         Ok(unsafe { madvise(self.area.start.as_ptr().add(offset).cast(), len, Advice::LinuxDontNeed) }?)
     }
 
-    /// The offset, if so many bytes from there lie within.
+    /// Returns the offset. Panics unless `len` bytes from there lie within the mapping.
     fn checked(&self, offset: usize, len: usize) -> usize {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.area.len), "a range of the mapping");
         offset

@@ -1,4 +1,4 @@
-//! On which nodes the pages of a file lie that are in memory.
+//! NUMA nodes of a file's pages that are in memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,7 +18,7 @@ struct Look {
 
 impl Drop for Look {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `cached_bytes`, and nobody holds a reference into it: its bytes are never read.
+        // SAFETY: the range was mapped by `cached_bytes`, and no reference into it exists: its bytes are never read.
         let _ = unsafe { munmap(self.start, self.len) };
     }
 }
@@ -47,7 +47,7 @@ pub fn cached_bytes(file: &File, offset: u64, len: u64) -> io::Result<BTreeMap<u
         // SAFETY: the page is the mapping's. It is taken into the page table, or the call fails where the file has become
         // shorter, and nothing is read.
         let address = unsafe { look.start.add(page * PAGE_BYTES) };
-        // SAFETY: as above.
+        // SAFETY: the call changes no contents: it takes the mapping's own page into the page table, or fails.
         let is_mapped = unsafe { madvise(address, PAGE_BYTES, Advice::LinuxPopulateRead) }.is_ok();
         let mut node = [-1];
         if is_mapped {

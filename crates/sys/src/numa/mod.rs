@@ -1,4 +1,4 @@
-//! NUMA nodes: which the machine has, and which memory; memory policies, and on which node pages lie.
+//! NUMA: the machine's nodes and their memory, memory policies, and the nodes of pages.
 
 mod files;
 mod nodes;

@@ -1,4 +1,4 @@
-//! Which NUMA nodes this machine has.
+//! NUMA nodes of this machine.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn nodes_below(root: &Path) -> Vec<Node> {
     numbers(&list).into_iter().filter_map(node).collect()
 }
 
-/// The memory of a node that nobody uses, in bytes; none if the kernel does not tell. What file caches hold comes on top.
+/// The free memory of a node, in bytes; none if the kernel does not tell. Memory held by file caches comes on top.
 pub fn free_bytes(node: u32) -> Option<u64> {
     let text = fs::read_to_string(Path::new(FOLDER).join(format!("node{node}/meminfo"))).ok()?;
     let line = text.lines().find_map(|line| line.split_once("MemFree:"))?.1;
@@ -40,8 +40,8 @@ pub fn free_bytes(node: u32) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The tier of memory in which the kernel puts a node: faster memory has a lower number, and that of a CXL device a higher one
-/// than that beside processors. None if it has no memory, or the kernel does not tell (before Linux 6.1).
+/// The tier of memory in which the kernel puts a node: faster memory has a lower number, and the memory of a CXL device a higher
+/// one than that of processors. None if it has no memory, or the kernel does not tell (before Linux 6.1).
 pub fn tier_of(node: u32) -> Option<u32> {
     tier_below(Path::new("/sys/devices/virtual/memory_tiering"), node)
 }
@@ -136,7 +136,7 @@ impl Topology {
         self.places.iter().filter(|place| !place.cpus.is_empty()).map(|place| place.number).collect()
     }
 
-    /// Other nodes with memory, the nearest first; of those that are as far, the one with the lower number.
+    /// Other nodes with memory, the nearest first; of equally near ones, the one with the lower number.
     pub fn others(&self, node: u32) -> Vec<u32> {
         let distances = self.place(node).map_or(&[][..], |place| &place.distances);
         let far =

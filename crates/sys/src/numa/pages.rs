@@ -1,4 +1,4 @@
-//! On which nodes the pages of a process lie, and moving them.
+//! NUMA nodes of a process's pages, and moving pages between nodes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +13,12 @@ const MPOL_MF_MOVE: libc::c_int = 2;
 /// What the kernel has told nothing about.
 const UNKNOWN: i32 = i32::MIN;
 
-/// On which node each of these pages of a process lies, as the kernel tells it: the node's number, or an error number below
-/// zero (-2, ENOENT, for what is not in memory; -14, EFAULT, for what is not mapped or has no page of its own).
+/// The node of each of these pages of a process, as the kernel tells it: the node's number, or an error number below zero (-2,
+/// ENOENT, for a page that is not in memory; -14, EFAULT, for one that is not mapped or has no page of its own).
 ///
 /// # Errors
-/// If there is no such process, it belongs to somebody else (root and CAP_SYS_NICE may look at any), the kernel has no
-/// nodes, or the lengths differ. What has been told until then is in `nodes`.
+/// If there is no such process, it belongs to another user (root and CAP_SYS_NICE may look at any), the kernel has no nodes, or
+/// the lengths differ. Results until then are in `nodes`.
 pub fn nodes_of(pid: u32, addresses: &[u64], nodes: &mut [i32]) -> io::Result<()> {
     if addresses.len() != nodes.len() {
         return Err(Errno::INVAL.into());
@@ -29,13 +29,13 @@ pub fn nodes_of(pid: u32, addresses: &[u64], nodes: &mut [i32]) -> io::Result<()
     Ok(())
 }
 
-/// Moves pages of a process to a node. `status` has then for each the node where it lies, or an error number below zero: as
-/// for [`nodes_of`], -13 (EACCES) for pages that other processes have too, -16 (EBUSY) for those that are in use in a way
-/// that keeps them where they are, -12 (ENOMEM) where the node is full. How many lie on the node now.
+/// Moves pages of a process to a node. `status` has then for each the node where it lies, or an error number below zero: those of
+/// [`nodes_of`], -13 (EACCES) for pages that other processes have too, -16 (EBUSY) for pages that are in use in a way that keeps
+/// them where they are, -12 (ENOMEM) where the node is full. Returns how many lie on the node now.
 ///
 /// # Errors
-/// As for [`nodes_of`], and if there is no such node or the process may not use it. What has been done until then is in
-/// `status`; the rest is [`i32::MIN`].
+/// Those of [`nodes_of`], and if there is no such node or the process may not use it. Results until then are in `status`; the
+/// rest is [`i32::MIN`].
 pub fn move_to(pid: u32, addresses: &[u64], node: u32, status: &mut [i32]) -> io::Result<usize> {
     let target = i32::try_from(node).map_err(|_| Errno::NODEV)?;
     if addresses.len() != status.len() {
@@ -119,10 +119,10 @@ fn call(
     }
 }
 
-/// Bytes that a process has in memory, by node. What several mappings share counts for each.
+/// Bytes that a process has in memory, by node. A page that several mappings share counts for each.
 ///
 /// # Errors
-/// If there is no such process, it belongs to somebody else, or the kernel has no nodes.
+/// If there is no such process, it belongs to another user, or the kernel has no nodes.
 pub fn held(pid: u32) -> io::Result<BTreeMap<u32, u64>> {
     Ok(held_in(&fs::read_to_string(format!("/proc/{pid}/numa_maps"))?))
 }

@@ -1,4 +1,5 @@
-//! From which nodes memory is taken: of one mapping, of a thread, of a program that is going to be started.
+//! NUMA memory policies: the nodes from which memory is taken, of one mapping, of a thread, of a program that is going to be
+//! started.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -21,7 +22,7 @@ const MPOL_WEIGHTED_INTERLEAVE: libc::c_int = 6;
 pub enum Policy {
     /// From the node of the processor that asks, and from others when that is full.
     Default,
-    /// From these nodes and no others: who needs more is ended.
+    /// From these nodes and no others: a process that needs more is ended.
     Bind(Vec<u32>),
     /// From these nodes, and from others when they are full. Linux 5.15 or newer.
     PreferredMany(Vec<u32>),

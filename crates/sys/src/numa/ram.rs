@@ -1,4 +1,4 @@
-//! Which physical addresses are memory, and on which node.
+//! Physical memory: which physical addresses are memory, and on which node.
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ pub struct Ram {
 /// The machine's memory, in the order of addresses.
 ///
 /// # Errors
-/// Permission denied for all but root, to whom alone the kernel tells physical addresses.
+/// Permission denied for all but root: only root is told physical addresses.
 pub fn ram() -> io::Result<Vec<Ram>> {
     let text = fs::read_to_string("/proc/iomem")?;
     let blocks = Blocks::read(Path::new("/sys/devices/system"));

@@ -1,4 +1,4 @@
-//! How many pages weighted interleaving takes from each node. The kernel has one such table for the whole machine.
+//! Weights of weighted interleaving: how many pages it takes from each node. The kernel has one table for the whole machine.
 
 use std::fs::{self, File};
 use std::io;
@@ -26,7 +26,7 @@ pub enum WeightsError {
         /// The folder that is not there.
         path: PathBuf,
     },
-    /// Somebody else has set them.
+    /// Another run has set them.
     #[error(
         "the weights of nodes hold for the whole machine, and another run has set them ({} is locked); wait for its end",
         path.display()

@@ -1,8 +1,8 @@
-//! The page faults of a process as they happen, with their addresses.
+//! Page faults of a process as they happen, with their addresses.
 //!
-//! The events are the minor and the major faults, which the kernel counts when a fault has been answered, so that the page
-//! table holds the new frame when its record is read. (The event `page-faults` is counted before.) What the kernel touches
-//! for the process, as in `read`, is counted too.
+//! The events are the minor and the major faults, which the kernel counts when a fault has been answered, so that the page table
+//! holds the new frame when its record is read. (The event `page-faults` is counted before.) Faults of the kernel on behalf of
+//! the process, as in `read`, are counted too.
 
 use std::io;
 

@@ -20,7 +20,7 @@ const DUMMY: u64 = 9;
 /// Mappings that are executable are told, and the others too.
 const MMAP: u64 = 1 << 8;
 const MMAP_DATA: u64 = 1 << 17;
-/// Whoever waits is woken by bytes in the ring, and not by samples, of which there are none.
+/// A waiter is woken by bytes in the ring, and not by samples, of which there are none.
 const WATERMARK: u64 = 1 << 14;
 const RECORD_MMAP: u32 = 1;
 
@@ -57,8 +57,8 @@ impl MappingWatch {
         self.rings.iter().map(AsFd::as_fd)
     }
 
-    /// Tells address and bytes of each mapping of a process since the last call, for each processor in the order of time. Those
-    /// that were lost because there were too many at once are told as one of all addresses.
+    /// Tells address and bytes of each mapping of a process since the last call, for each processor in the order of time. Records
+    /// that were lost because there were too many at once are told as one mapping of all addresses.
     pub fn drain(&mut self, pid: u32, mut each: impl FnMut(u64, u64)) {
         for ring in &mut self.rings {
             let lost = ring.drain(|record| {

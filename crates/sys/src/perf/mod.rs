@@ -28,7 +28,7 @@ pub(crate) struct Attributes {
     pub sample_type: u64,
     pub read_format: u64,
     pub flags: u64,
-    /// After how many bytes in the ring whoever waits for them is woken, if the flags say bytes.
+    /// Bytes in the ring after which a waiter is woken, if the flags say bytes.
     pub wakeup: u32,
     pub breakpoint_type: u32,
     pub rest: [u64; 7],
@@ -42,7 +42,7 @@ pub(crate) fn open(attributes: &Attributes, pid: libc::pid_t, cpu: i32) -> io::R
     // SAFETY: the attributes are as long as they say and outlive the call, which only reads them. No group: -1.
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes, pid, cpu, -1, FLAG_FD_CLOEXEC) };
     match i32::try_from(fd) {
-        // SAFETY: the kernel has just returned this descriptor, and nobody else knows of it.
+        // SAFETY: the kernel has just returned this descriptor, and no other code knows of it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }

@@ -1,4 +1,4 @@
-//! The ring into which the kernel writes the records of a processor's events.
+//! Ring buffer into which the kernel writes the records of a processor's events.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -46,7 +46,7 @@ impl Record<'_> {
 }
 
 impl Ring {
-    /// A ring of so many bytes, a power of two of pages, for the records of an event.
+    /// A ring of `bytes`, a power of two of pages, for the records of an event.
     pub fn map(event: OwnedFd, bytes: usize) -> io::Result<Self> {
         debug_assert!(bytes.is_power_of_two() && bytes >= PAGE_BYTES);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -110,7 +110,7 @@ impl Ring {
 }
 
 impl AsFd for Ring {
-    /// Readable when records have come of which the event was told to wake somebody.
+    /// Readable when records have come for which the event was told to wake its waiter.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

@@ -1,4 +1,4 @@
-//! `/proc/swaps`.
+//! Swap areas of the machine, from `/proc/swaps`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,7 +19,7 @@ pub struct SwapArea {
     pub bytes: u64,
     /// Bytes of them that are taken.
     pub used_bytes: u64,
-    /// Those of higher priority are filled first. Below zero: nobody has said one.
+    /// Areas of higher priority are filled first. Below zero: none was set.
     pub priority: i32,
 }
 

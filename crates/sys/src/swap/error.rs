@@ -1,4 +1,4 @@
-//! What can be wrong with swap.
+//! Errors of swap.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Files for swap: their header, as `mkswap` writes it (version 1), and whether the kernel could swap to them.
+//! Swap files: their header, as `mkswap` writes it (version 1), and whether the kernel could swap to them.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -53,11 +53,11 @@ fn header(pages: u64, uuid: [u8; 16], label: &str) -> Option<[u8; PAGE_BYTES as 
     Some(page)
 }
 
-/// Makes a file for swap that nobody else can read, with all its space on the disk. `bytes` is cut to whole pages. `uuid`
-/// tells areas apart; the caller draws it.
+/// Makes a file for swap that no other user can read, with all its space on the disk. `bytes` is rounded down to whole pages.
+/// `uuid` tells areas apart; the caller draws it.
 ///
 /// # Errors
-/// If there is anything of this name, or no room; or its file system cannot hold swap. What was begun is removed.
+/// If there is anything of this name, or no room; or its file system cannot hold swap. An unfinished file is removed.
 pub fn make_file(path: &Path, bytes: u64, uuid: [u8; 16], label: &str) -> Result<(), SwapError> {
     let value = |problem: String| SwapError::Value { path: path.to_owned(), problem };
     if bytes < SWAP_FILE_BYTES_MIN {
@@ -182,7 +182,7 @@ mod tests {
         assert!(text(make_file(&path, 1 << 20, [0; 16], "seventeen letters").unwrap_err()).contains("label"));
         assert!(text(make_file(&path, u64::MAX, [0; 16], "").unwrap_err()).contains("2^32 pages"));
         assert!(!path.exists());
-        // Nobody has a disk of this size; what was begun is gone.
+        // No disk has this size; the unfinished file is gone.
         assert!(make_file(&path, 1 << 43, [0; 16], "").is_err() && !path.exists());
 
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();

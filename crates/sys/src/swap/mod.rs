@@ -1,6 +1,6 @@
 //! Swap: the areas that the machine has, files made for it, turning it on and off.
 //!
-//! Swap is the machine's: other programs' pages go there too, and turning it off reads all of them back.
+//! Swap belongs to the machine: pages of other programs go there too, and turning it off reads all of them back.
 
 mod areas;
 mod error;

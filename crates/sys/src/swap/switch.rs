@@ -1,4 +1,4 @@
-//! `swapon` and `swapoff`.
+//! Turning swap on and off: `swapon` and `swapoff`.
 
 use std::ffi::CString;
 use std::io;
@@ -31,7 +31,8 @@ pub enum Discard {
 /// How an area is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwapOptions {
-    /// 0 to 32767; the area of the highest priority is filled first, those of equal ones in turn. None: behind all that have one.
+    /// 0 to 32767; the area of the highest priority is filled first, areas of equal priority in turn. None: after all that have
+    /// one.
     pub priority: Option<u16>,
     /// What the device is told. One that cannot be told is not.
     pub discard: Discard,
@@ -82,7 +83,7 @@ pub fn turn_on(path: &Path, options: SwapOptions) -> Result<(), SwapError> {
 pub fn turn_off(path: &Path) -> Result<(), SwapError> {
     const ATTEMPTED: &str = "turn off swap to";
     let name = terminated(ATTEMPTED, path)?;
-    // SAFETY: as above.
+    // SAFETY: the name ends with a zero and outlives the call. No memory of ours changes what it holds.
     match unsafe { libc::swapoff(name.as_ptr()) } {
         0 => Ok(()),
         _ => Err(refused(ATTEMPTED, path)),
@@ -151,7 +152,7 @@ pub(crate) mod tests {
 
     impl Drop for TestSwap {
         fn drop(&mut self) {
-            // The file is removed only once nobody's pages are in it.
+            // The file is removed only once no pages are in it.
             let _ = self.off();
             if areas().is_ok_and(|areas| areas.iter().all(|area| area.path != self.path)) {
                 let _ = std::fs::remove_file(&self.path);

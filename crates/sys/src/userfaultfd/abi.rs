@@ -1,4 +1,4 @@
-//! What `linux/userfaultfd.h` says, as of Linux 6.8. The header of the distribution may lack the newer half.
+//! Binary interface of `linux/userfaultfd.h`, as of Linux 6.8. The header of the distribution may lack the newer half.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -81,7 +81,7 @@ pub struct WriteProtect {
     pub mode: u64,
 }
 
-/// A message: what happened, and three numbers whose meaning hangs on it.
+/// A message: an event, and three numbers whose meaning depends on it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawMessage {

@@ -1,12 +1,11 @@
-//! Why a call about pages was refused.
+//! Errors of calls about pages.
 
 use std::io;
 
 use super::abi::Range;
 use crate::mapping::Pages;
 
-/// A call that was refused. Answers that whoever serves faults has to expect are no errors but
-/// [`Outcome`](super::Outcome)s.
+/// A call that was refused. Answers that a server of faults has to expect are no errors but [`Outcome`](super::Outcome)s.
 #[derive(Debug, thiserror::Error)]
 pub enum UserfaultError {
     /// The kernel refused.

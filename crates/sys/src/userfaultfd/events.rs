@@ -1,4 +1,4 @@
-//! Messages about the memory: faults, and what its process does with it.
+//! Messages of a `userfaultfd`: faults, and changes that its process makes to its memory.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -72,7 +72,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// For at most so many, at least one.
+    /// A buffer for at most `count` messages, at least one.
     pub fn with_room_for(count: usize) -> Self {
         Messages { raw: vec![RawMessage::default(); count.max(1)] }
     }
@@ -87,7 +87,7 @@ impl Userfault {
     pub fn read(&self, messages: &mut Messages, mut each: impl FnMut(Message)) -> io::Result<usize> {
         let bytes = size_of_val(messages.raw.as_slice());
         let read = loop {
-            // SAFETY: the kernel writes at most so many bytes to the vector, which has as many; every pattern of bits is a message.
+            // SAFETY: the kernel writes at most as many bytes as the vector has; every pattern of bits is a message.
             let read =
                 unsafe { libc::read(self.as_fd().as_raw_fd(), messages.raw.as_mut_ptr().cast(), bytes) };
             match usize::try_from(read) {
@@ -112,7 +112,7 @@ impl Userfault {
             abi::EVENT_FORK => {
                 // The number is one of 32 bits.
                 let number = first as u32 as i32;
-                // SAFETY: the kernel has just made this descriptor for who reads the message, and says so once.
+                // SAFETY: the kernel has just made this descriptor for the reader of the message, and says so once.
                 Message::Fork(Userfault::of_child(unsafe { OwnedFd::from_raw_fd(number) }, self))
             }
             abi::EVENT_REMAP => Message::Remap { from: first, to: second, bytes: third },

@@ -1,4 +1,4 @@
-//! What a kernel's `userfaultfd` can do, one bit each.
+//! Features of a kernel's `userfaultfd`, one bit each.
 
 use std::fmt;
 use std::ops::{BitOr, Sub};
@@ -24,7 +24,7 @@ impl Features {
     pub const MISSING_SHMEM: Features = Features(1 << 5);
     /// `munmap` is told.
     pub const EVENT_UNMAP: Features = Features(1 << 6);
-    /// Who faults gets SIGBUS, and no message is sent.
+    /// A thread that faults gets SIGBUS, and no message is sent.
     pub const SIGBUS: Features = Features(1 << 7);
     /// Messages of faults name the thread.
     pub const THREAD_ID: Features = Features(1 << 8);
@@ -122,7 +122,7 @@ impl BitOr for Features {
 impl Sub for Features {
     type Output = Features;
 
-    /// Those that are not in `other`.
+    /// The features that are not in `other`.
     fn sub(self, other: Features) -> Features {
         Features(self.0 & !other.0)
     }

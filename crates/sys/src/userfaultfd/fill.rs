@@ -1,4 +1,4 @@
-//! Giving pages their content, taking it, and protecting it.
+//! Filling pages with content, moving them, and protecting them.
 
 use std::os::fd::AsFd;
 
@@ -104,10 +104,10 @@ impl Userfault {
         )
     }
 
-    /// Poisons missing pages: whoever touches them gets SIGBUS, and a system call that does EFAULT.
+    /// Poisons missing pages: a thread that touches one gets SIGBUS, and a system call that does EFAULT.
     ///
     /// # Errors
-    /// As [`Userfault::copy`]; `EINVAL` before Linux 6.6.
+    /// Those of [`Userfault::copy`]; `EINVAL` before Linux 6.6.
     pub fn poison(&self, pages: Pages<'_>, wake: Wake) -> Result<Progress, UserfaultError> {
         let needs = "a range within one registered mapping, and Linux 6.6";
         self.fill("poison", abi::REQUEST_POISON, pages, wake.bits(), None, needs)
@@ -165,11 +165,11 @@ impl Userfault {
             .map_err(|error| UserfaultError::refused(ATTEMPTED, to, needs, error))
     }
 
-    /// Protects pages that are there from writes, or lifts that and wakes who waits to write. All or nothing: the kernel tells no
-    /// part.
+    /// Protects present pages from writes, or lifts that and wakes threads that wait to write. All or nothing: the kernel tells
+    /// no part.
     ///
     /// # Errors
-    /// As [`Userfault::copy`].
+    /// Those of [`Userfault::copy`].
     pub fn write_protect(
         &self,
         pages: Pages<'_>,

@@ -16,7 +16,7 @@ const DEVICE: &str = "/dev/userfaultfd";
 pub enum Way {
     /// By the system call, for all faults: with CAP_SYS_PTRACE, or where `vm.unprivileged_userfaultfd` is 1.
     Call,
-    /// From `/dev/userfaultfd`, for all faults: for those who may open it (Linux 6.1).
+    /// From `/dev/userfaultfd`, for all faults: for processes that may open it (Linux 6.1).
     Device,
     /// By the system call, for faults of the program alone, which needs no right: a system call that touches a missing page
     /// fails with EFAULT.
@@ -68,7 +68,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// What the system said, for who can pass on a number alone.
+    /// The system's error, for callers that can pass on a number alone.
     pub fn into_io(self) -> io::Error {
         match self {
             OpenError::Unsupported => io::Error::from_raw_os_error(libc::ENOSYS),
@@ -80,7 +80,7 @@ impl OpenError {
     }
 }
 
-/// A `userfaultfd`, and whose memory it is about. It is never waited on by reading; poll it.
+/// A `userfaultfd`, and the process whose memory it is about. A read of it never waits; poll it.
 #[derive(Debug)]
 pub struct Userfault {
     descriptor: OwnedFd,
@@ -219,7 +219,7 @@ fn by_device() -> io::Result<OwnedFd> {
 
 fn of_number(number: libc::c_long) -> io::Result<OwnedFd> {
     match i32::try_from(number) {
-        // SAFETY: the kernel has just returned this descriptor, and nobody else knows of it.
+        // SAFETY: the kernel has just returned this descriptor, and no other code knows of it.
         Ok(number) if number >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(number) }),
         _ => Err(io::Error::last_os_error()),
     }

@@ -1,4 +1,4 @@
-//! How much of a call about many pages was done.
+//! Progress of a call about many pages: how much of it was done.
 //!
 //! The kernel answers with a result and a count. The count is bytes, or an error below zero (with EAGAIN it often is -11, which
 //! read as a size would be 2^64 - 11 bytes); and a call that did a part fails with EAGAIN and the part's bytes as its count.
@@ -20,13 +20,13 @@ pub enum Outcome {
     /// All is done.
     Done,
     /// Ask again for the rest. With a part done, that tells the reason; with nothing done, an event (fork, remap, remove, unmap)
-    /// is under way: first the message must be read and whoever caused it go on.
+    /// is under way: its message must be read first, and the thread that caused it go on.
     Again,
     /// The page is there already.
     Exists,
     /// Nothing is registered there (any more); of a move, also: there is no page to move.
     Absent,
-    /// The page has another user who keeps it where it is: a child that once shared it, or a device that it is pinned for. Of
+    /// The page has another user that keeps it where it is: a child that once shared it, or a device that it is pinned for. Of
     /// moves alone.
     Busy,
     /// The file has no such page. Of mapping a file's pages alone.

@@ -50,10 +50,11 @@ impl Userfault {
             .map_err(|error| UserfaultError::refused("register", pages, NEEDS, error))
     }
 
-    /// The same for memory of this process that belongs to others than us: what the agent does for the program that it is in.
+    /// Registers memory of this process that belongs to other code than this crate: what the agent does for the program that it
+    /// is in.
     ///
-    /// Write protection that the kernel lifts by itself changes no contents and makes no access wait, so such a range is
-    /// nobody's risk; who registers it for more answers for the threads that will wait.
+    /// Write protection that the kernel lifts by itself changes no contents and makes no access wait, so such a range is no risk;
+    /// a caller that registers it for more must serve the threads that will wait.
     pub(crate) fn register_range(&self, start: u64, bytes: u64, modes: Modes) -> io::Result<()> {
         let range = Range { start, bytes };
         let mut argument = Register { range, mode: modes.0, ioctls: 0 };
@@ -61,14 +62,14 @@ impl Userfault {
         unsafe { abi::call(self.as_fd(), abi::REQUEST_REGISTER, &mut argument) }
     }
 
-    /// Leaves a range to the kernel again, and wakes who waits there. Pages that are missing then read as zero.
+    /// Leaves a range to the kernel again, and wakes threads that wait there. Pages that are missing then read as zero.
     ///
     /// # Errors
     /// `EINVAL` for memory of a kind that cannot be registered at all.
     pub fn unregister(&self, pages: Pages<'_>) -> Result<(), UserfaultError> {
         self.check("unregister", pages)?;
         let mut range = Range::from(pages);
-        // SAFETY: nobody holds references to what missing pages hold: the pages are of a shared mapping or of another process.
+        // SAFETY: no references to the contents of missing pages exist: the pages are of a shared mapping or of another process.
         unsafe { abi::call(self.as_fd(), abi::REQUEST_UNREGISTER, &mut range) }
             .map_err(|error| UserfaultError::refused("unregister", pages, NEEDS, error))
     }

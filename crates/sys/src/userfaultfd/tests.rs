@@ -39,7 +39,7 @@ fn wait_for_message(of: &Userfault) {
     assert_eq!(poll(&mut polled, Some(&a_minute)).unwrap(), 1, "no message came");
 }
 
-/// The next message. A test that fails closes its descriptor, which wakes who waits.
+/// The next message. A test that fails closes its descriptor, which wakes waiting threads.
 fn next(of: &Userfault) -> Message {
     let mut found = None;
     let mut messages = Messages::with_room_for(1);
@@ -264,7 +264,7 @@ fn a_childs_memory_is_served_through_its_own_descriptor() {
     let gone = child.copy(page, &[4; PAGE], Protection::None, Wake::Yes).unwrap();
     assert_eq!(gone, Progress { done_bytes: 0, outcome: Outcome::Gone });
 
-    // Whose memory it is is found out, whatever the sender says.
+    // The owner of the memory is found out, whatever the sender says.
     let options = Options::default();
     assert!(Userfault::of_other_process(child.as_fd().try_clone_to_owned().unwrap(), options).is_ok());
     let own = Userfault::of_other_process(uffd.as_fd().try_clone_to_owned().unwrap(), options);
@@ -283,7 +283,7 @@ fn while_pages_are_being_dropped_filling_answers_again() {
     let dropping = Arc::clone(&mapping);
     let dropped = spawn(move || dropping.discard(0, 4 * PAGE));
     wait_for_message(&uffd);
-    // Whoever drops them waits. The kernel's count is an error's number now.
+    // A thread that drops them waits. The kernel's count is an error's number now.
     assert_eq!(fill(), Progress { done_bytes: 0, outcome: Outcome::Again });
     assert_eq!(uffd.zero_pages(pages(&mapping, 0, 1), Wake::Yes).unwrap().outcome, Outcome::Again);
     match next(&uffd) {
@@ -328,12 +328,12 @@ fn ranges_that_move_or_go_are_told() {
         }
     };
     assert_eq!((from, bytes), (start, all));
-    // Older and newer kernels also tell that the old place is unmapped; that is read by whoever comes next.
+    // Older and newer kernels also tell that the old place is unmapped; that is read by the next reader.
     std::mem::forget(mapping);
     let unmapped = spawn(move || {
         let now = moved.join().unwrap();
         let address = std::ptr::with_exposed_provenance_mut::<libc::c_void>(now as usize);
-        // SAFETY: the mapping is the test's own, and nobody reaches into it any more.
+        // SAFETY: the mapping is the test's own, and no code reaches into it any more.
         assert_eq!(unsafe { libc::munmap(address, 4 * PAGE) }, 0);
         now
     });
