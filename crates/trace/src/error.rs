@@ -1,4 +1,4 @@
-//! What can be wrong with a trace: the file, one of its records, or the description of a generator.
+//! Errors of traces: of the file, of one of its records, or of the description of a generator.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! Columns that a trace may have beside the fields of every record: where an access went and which instruction made it.
+//! Optional columns of a trace, in addition to the fields of every record: where an access went and which instruction made it.
 //!
 //! A trace has such a column for all of its records or not at all. They are read only if [`crate::ReadOptions::optional`] asks
 //! for them, and travel beside the records ([`OptionalColumns`]), which stay as small as they are.
@@ -135,12 +135,12 @@ impl OptionalColumns {
         self.0[column as usize].as_deref()
     }
 
-    /// A column, to add values to it; whoever does adds equally many to each.
+    /// The values of a column, to add to them; the caller adds equally many to each column.
     pub fn get_mut(&mut self, column: OptionalColumn) -> Option<&mut Vec<u64>> {
         self.0[column as usize].as_mut()
     }
 
-    /// Whether each column that is there has so many values, none above its largest.
+    /// Whether each column that is there has `records` values, none above its largest.
     pub fn are_of(&self, records: usize) -> bool {
         OptionalColumn::ALL.into_iter().all(|column| {
             let fits =
@@ -149,7 +149,7 @@ impl OptionalColumns {
         })
     }
 
-    /// The values of a record; those of a column that is not there are none.
+    /// The values of a record; none for a column that is not there.
     pub fn row(&self, at: usize) -> OptionalRow {
         OptionalRow(OptionalColumn::ALL.map(|column| self.get(column)?.get(at).copied()))
     }

@@ -57,8 +57,8 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    /// All of them in the schema's order. Those that a file may do without are the last. The frame comes behind the key: a
-    /// reader of physical addresses makes one of both.
+    /// All columns in the schema's order. Optional ones are the last. The frame follows the key: a reader of physical addresses
+    /// combines the two.
     pub const ALL: [Column; 11] = [
         Column::Time,
         Column::Op,

@@ -13,9 +13,8 @@ const BATCH_RECORDS: usize = 1024;
 
 /// A stream of accesses, from a file or from a generator.
 ///
-/// It is an iterator, and for those who count nanoseconds it hands out batches ([`Self::next_batch`]). A broken record
-/// comes out as an error, once the number of them that [`crate::ReadOptions::skip_bad`] allows is used up; that
-/// error is the last item.
+/// It is an iterator, and for callers that count nanoseconds it hands out batches ([`Self::next_batch`]). A broken record comes
+/// out as an error, once the number of them that [`crate::ReadOptions::skip_bad`] allows is used up; that error is the last item.
 pub struct Trace {
     records: Box<dyn Records>,
     /// Records read ahead for the iterator, from `batch_at` on.
@@ -45,19 +44,19 @@ pub(crate) trait Records: Send {
         Notes::default()
     }
 
-    /// The optional columns of the records that the last call of [`Records::read`] has appended, as many; those that were asked
-    /// for and are there.
+    /// The optional columns of the records that the last call of [`Records::read`] has appended, as many; of the requested
+    /// columns those that are there.
     fn optional(&self) -> Option<&OptionalColumns> {
         None
     }
 }
 
-/// What a trace holds beside its accesses. None of it is an error.
+/// Facts about a trace in addition to its accesses. None of it is an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// Lines or records that belong to the format but access no key: headers, comments, PING, statistics.
     pub not_accesses: u64,
-    /// Accesses whose time lies before that of the access above them.
+    /// Accesses whose time lies before that of the access before them.
     pub steps_back: u64,
 }
 
@@ -130,12 +129,12 @@ impl Trace {
         }
     }
 
-    /// The optional columns that come with the records: those that [`crate::ReadOptions::optional`] asked for and the trace has.
+    /// The optional columns that come with the records: the requested ones ([`crate::ReadOptions::optional`]) that the trace has.
     pub fn optional(&self) -> OptionalSet {
         self.optional.set()
     }
 
-    /// The same as [`Self::next_batch`], and appends the optional columns of the same records to `columns`, those that it has.
+    /// Like [`Self::next_batch`], and appends the optional columns of the same records to `columns`, those that it has.
     pub fn next_batch_with(
         &mut self,
         records: &mut Vec<Access>,

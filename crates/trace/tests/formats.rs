@@ -1,4 +1,4 @@
-//! Each format on a slice of a real trace: guessed or told, the first record and the counts that other tools (awk, wc) found.
+//! Each format on a slice of a real trace: detected or given, the first record and the counts that other tools (awk, wc) found.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 

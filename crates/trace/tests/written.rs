@@ -1,4 +1,4 @@
-//! What the writers write, the readers read back.
+//! Round trips: what the writers write, the readers read back.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
@@ -357,7 +357,7 @@ mod optional_columns {
             let columns = columns(set(bits), &values);
             write_with(&path, &records, &columns);
             let open = |options: &ReadOptions| open_with(path.to_str().unwrap(), options).unwrap();
-            // Whoever asks for none gets none.
+            // A reader that asks for none gets none.
             prop_assert!(open(&ReadOptions::default()).optional().is_empty());
             prop_assert_eq!(&read(&path), &records);
 
@@ -498,7 +498,7 @@ mod optional_columns {
         foreign_double(&path);
         let error = rows().unwrap_err();
         assert!(error.contains("`node` holds DOUBLE, not integers"), "{error}");
-        // Whoever does not ask for it reads the file all the same.
+        // A reader that does not ask for it reads the file all the same.
         assert_eq!(read(&path).len(), 2);
     }
 

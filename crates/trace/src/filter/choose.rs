@@ -1,4 +1,4 @@
-//! Selects accesses of a trace.
+//! Filter of accesses of a trace.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -19,8 +19,8 @@ pub enum Verdict {
     End,
 }
 
-/// A choice of accesses. Those that meet all conditions are counted; of these, every n-th is kept, and at most so
-/// many. The default keeps everything.
+/// A choice of accesses. Accesses that meet all conditions are counted; of these, every n-th is kept, up to a largest number. The
+/// default keeps everything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     /// The earliest time, included.
@@ -39,7 +39,7 @@ pub struct Filter {
     pub sample: Option<Sample>,
     /// One part of the keys, its number from 0 and how many parts there are: see [`key_part`].
     pub part: Option<(u64, u64)>,
-    /// Of the accesses that meet all this, the first of each so many is kept; 0 and 1 keep all.
+    /// Of each `every` accesses that meet all this, the first is kept; 0 and 1 keep all.
     pub every: u64,
     /// How many are kept at most.
     pub first: Option<u64>,

@@ -1,4 +1,4 @@
-//! Several traces as one, in the order of time.
+//! Merge of several traces into one, in the order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

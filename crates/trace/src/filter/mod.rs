@@ -1,5 +1,5 @@
-//! Parts of traces and traces of parts: choosing accesses, merging traces by time, splitting one into several, and what
-//! of a program's accesses passes its caches.
+//! Filters of traces: choosing accesses, merging traces by time, splitting one into several, and simulating the caches between a
+//! program and its memory.
 
 mod choose;
 pub mod hierarchy;

@@ -1,4 +1,4 @@
-//! One trace in several parts.
+//! Split of one trace into several parts.
 
 use tiermem_base::Access;
 use tiermem_base::hash::sample_hash;
@@ -17,11 +17,11 @@ pub fn key_part(key: u64, parts: u64) -> u64 {
 pub enum Splitter {
     /// Each tenant's accesses; the part is the tenant's number.
     Tenant,
-    /// Windows of so many nanoseconds.
+    /// Windows of this many nanoseconds.
     Time(u64),
-    /// Runs of so many accesses.
+    /// Runs of this many accesses.
     Count(u64),
-    /// So many parts by [`key_part`].
+    /// This many parts by [`key_part`].
     Key(u64),
 }
 

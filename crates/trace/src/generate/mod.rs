@@ -1,8 +1,7 @@
 //! Seeded generators of synthetic traces.
 //!
-//! Each is an endless iterator of accesses whose stream follows from its settings alone: the same on every
-//! machine, for every version of the compiler and the system's mathematics library. Take as many as you need.
-//! Generated accesses are one microsecond apart.
+//! Each is an endless iterator of accesses whose stream follows from its settings alone: the same on every machine, for every
+//! version of the compiler and the system's mathematics library. Generated accesses are one microsecond apart.
 
 mod elementary;
 mod mix;

@@ -1,7 +1,7 @@
 //! Readers of trace files, plain or compressed (gz, zst, xz, bz2): one sibling per format, listed in one table.
 //!
-//! Every reader streams: it holds one buffer, never the file. What a record of the format cannot be is an error
-//! with the file, the place and the reason, and the reader stands at the next record afterwards.
+//! Every reader streams: it holds one buffer, never the file. A record that its format does not allow is an error with the file,
+//! the place and the reason, and the reader stands at the next record afterwards.
 
 mod block;
 pub(crate) mod core;

@@ -1,4 +1,4 @@
-//! Which fields of a record a reader should yield, and which of its addresses.
+//! Wanted fields: which fields of a record a reader should yield, and which of its addresses.
 
 use std::ops::BitOr;
 use std::str::FromStr;

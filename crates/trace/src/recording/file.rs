@@ -1,4 +1,4 @@
-//! The file of a recording: the trace form's columns and six more, with the head as JSON in the file's metadata.
+//! File form of a recording: the trace form's columns and six more, with the head as JSON in the file's metadata.
 //!
 //! | column | type | what |
 //! | --- | --- | --- |

@@ -1,4 +1,4 @@
-//! Makes a recording from a memory trace without regions: neighbouring addresses become a region.
+//! Recording from a memory trace without regions: neighbouring addresses become a region.
 
 use std::collections::BTreeMap;
 

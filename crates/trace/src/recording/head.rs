@@ -1,4 +1,4 @@
-//! What a recording says about itself: the program, its regions, slices, sources and cost.
+//! Head of a recording: the program, its regions, slices, sources and cost.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct Head {
     pub slices: Vec<Slice>,
     /// What accesses were seen with.
     pub sources: Vec<Source>,
-    /// The regions that samples lie in, and those that were mapped and never accessed.
+    /// The regions that samples lie in, and regions that were mapped and never accessed.
     pub regions: Vec<Region>,
     /// What recording cost.
     pub cost: Cost,
@@ -59,7 +59,7 @@ pub enum Unit {
     /// Loads and stores.
     #[default]
     Accesses,
-    /// Samples of loads and stores: one in so many.
+    /// Samples of loads and stores: one for a number of them.
     Samples,
     /// Pages touched, as often as they were looked at; between looks, estimated from how many pages of a granule were
     /// touched how soon.

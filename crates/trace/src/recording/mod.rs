@@ -1,8 +1,8 @@
-//! Recordings: what a program did with its memory, region by region and slice by slice of time (Fisher 2025, chapter 3).
+//! Recordings: the memory accesses of a program, region by region and slice by slice of time (Fisher 2025, chapter 3).
 //!
 //! A recording is a trace in the Parquet form ([`mod@file`]) whose key is the address, whose tenant is the region, and whose
-//! metadata names the regions, so that every tool for traces reads it and what it says holds for the next run too: there a
-//! region lies elsewhere, but its offsets mean the same.
+//! metadata names the regions. So every tool for traces reads it, and its statements hold for the next run too: there a region
+//! lies elsewhere, but its offsets mean the same.
 
 mod file;
 mod from_trace;
@@ -36,7 +36,7 @@ impl Level {
     pub const ALL: [Level; 4] = [Level::Unknown, Level::Cache, Level::Local, Level::Remote];
 }
 
-/// Who accessed.
+/// The mode of the processor at an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Mode {
@@ -78,7 +78,7 @@ pub struct Sample {
     pub op: Op,
     /// Where it was answered.
     pub level: Level,
-    /// Who accessed.
+    /// The mode of the processor.
     pub mode: Mode,
     /// The node where the memory lies, [`NODE_UNKNOWN`] if not known.
     pub node: u8,

@@ -1,4 +1,4 @@
-//! Selects accesses of a recording, and computes their heat.
+//! Selection of accesses of a recording, and their heat.
 
 use tiermem_base::{Heat, Op};
 
@@ -10,9 +10,9 @@ pub enum LevelChoice {
     /// All of them.
     #[default]
     All,
-    /// Those of one level.
+    /// Accesses of one level.
     Only(Level),
-    /// Those that reached memory, here or elsewhere: all but cached ones (and those of which nothing is known).
+    /// Accesses that reached memory, local or remote: all but cached ones (and those with an unknown level).
     Memory,
 }
 

@@ -196,7 +196,7 @@ impl Spec {
     fn mix(&self) -> Mix {
         let total: f64 = self.tenants.iter().map(|(weight, _)| weight).sum();
         let tenant = |((weight, spec), number): (&(f64, Spec), u64)| {
-            // The mix's seed and the place reach every tenant: equal descriptions beside each other must not walk in step.
+            // The mix's seed and the place reach every tenant: equal neighbouring descriptions must not walk in step.
             let seed = spec.seed ^ mix_bits(mix_bits(self.seed) ^ number);
             let requests = (weight / total * self.requests as f64) as u64;
             Tenant { weight: *weight, accesses: Spec { seed, requests, ..spec.clone() }.accesses() }

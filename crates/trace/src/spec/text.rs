@@ -1,4 +1,4 @@
-//! The text form of a description: parsing it, with errors that say what is valid, and writing it.
+//! Text form of a generator's description: parsing it, with errors that say what is valid, and writing it.
 
 use std::fmt;
 use std::str::FromStr;

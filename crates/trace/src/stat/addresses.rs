@@ -1,4 +1,4 @@
-//! What memory traces are compared by (Yang 2023, tables 2 and 5): the footprint in pages, and two numbers between 0 and 1 for
+//! Address statistics of memory traces (Yang 2023, tables 2 and 5): the footprint in pages, and two numbers between 0 and 1 for
 //! locality in space and in time.
 //!
 //! The paper computes the two by the block and the stack affinity of Fox, Lojpur and Wang (MASCOTS 2008). That definition was
@@ -111,7 +111,7 @@ impl Addresses {
     }
 }
 
-/// The mean of `1 - digits / digits(pages - 1)` over so many accesses; those that no class counts are 0.
+/// The mean of `1 - digits / digits(pages - 1)` over `accesses`; accesses in no class count as 0.
 fn locality(by_digits: &[u64; DIGITS], accesses: u64, pages: u64) -> f64 {
     let most = digits(pages.saturating_sub(1));
     if most == 0 || accesses == 0 {

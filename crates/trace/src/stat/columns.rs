@@ -1,4 +1,4 @@
-//! What the optional columns of a trace hold: their range, and for nodes and levels how often each value occurs.
+//! Statistics of the optional columns: their range, and for nodes and levels how often each value occurs.
 
 use serde::Serialize;
 

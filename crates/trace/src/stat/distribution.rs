@@ -1,4 +1,4 @@
-//! The distribution of one quantity, gathered in bounded memory.
+//! Distribution of one quantity, gathered in bounded memory.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -28,7 +28,7 @@ pub struct DistributionStat {
     pub min: u64,
     /// The mean.
     pub mean: f64,
-    /// The value that 50% of all values do not exceed, to three significant digits; the same for the others.
+    /// The value that 50% of all values do not exceed, to three significant digits; the other percentiles likewise.
     pub p50: u64,
     /// 90%.
     pub p90: u64,

@@ -1,4 +1,4 @@
-//! The working set as a trace goes on: how many keys have been seen, and how many are in use at a time.
+//! Growth of the working set along a trace: how many keys have been seen, and how many are in use at a time.
 
 use serde::Serialize;
 
@@ -143,7 +143,7 @@ mod tests {
         growth.points(1.0)
     }
 
-    /// The same from sets of keys.
+    /// A naive twin, from sets of keys.
     fn naive(keys: &[u32], width: usize) -> Vec<GrowthPoint> {
         let mut seen = BTreeSet::new();
         let mut points = Vec::new();

@@ -1,4 +1,4 @@
-//! How skewed popularity is: the exponent of a Zipf distribution fitted to the accesses per key.
+//! Popularity: its skew, as the exponent of a Zipf distribution fitted to the accesses per key.
 
 use serde::Serialize;
 

@@ -27,7 +27,7 @@ pub struct SpatialStat {
 /// One point of the distribution of distances.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Near {
-    /// At most so many blocks away; 0 is the same block.
+    /// At most this many blocks away; 0 is the same block.
     pub blocks: u64,
     /// The share of all accesses.
     pub share: f64,
@@ -49,7 +49,7 @@ pub struct Spatial {
     recent: [Touched; WINDOW],
     seen: u64,
     near: [u64; NEAR_BLOCKS.len()],
-    /// Where the access before this one ended, and whose it was.
+    /// Where the access before this one ended, and its tenant.
     expected: Option<(u64, u32)>,
     sequential: u64,
     run: u64,
@@ -57,8 +57,8 @@ pub struct Spatial {
 }
 
 impl Spatial {
-    /// Distances in blocks of so many units of the key. `None` takes it from the first access: 4096 bytes for reads
-    /// and writes of a device, 64 bytes for memory, 1 for keys of which nothing is known.
+    /// Distances in blocks of `block` units of the key. `None` takes it from the first access: 4096 bytes for reads and writes of
+    /// a device, 64 bytes for memory, 1 for other keys.
     pub fn new(block: Option<u64>) -> Self {
         let nothing = Touched { first: 0, last: 0, tenant: 0 };
         Spatial {

@@ -1,4 +1,4 @@
-//! tiermem's own csv: all fields of a record in a line, under a header.
+//! Writer of tiermem's own csv: all fields of a record in a line, under a header.
 
 use std::io::Write;
 use std::path::Path;

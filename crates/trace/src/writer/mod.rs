@@ -1,7 +1,7 @@
 //! Writers of trace files: one sibling per format.
 //!
-//! A file is written under a temporary name beside its own and gets its name when it is complete, so that nobody finds half
-//! a trace. A pipe or a device is written to as it is. The ending tells the compression: `.gz`, `.zst`, or none.
+//! A file is written under a temporary name beside its own and gets its name when it is complete, so that no reader finds half a
+//! trace. A pipe or a device is written to as it is. The ending tells the compression: `.gz`, `.zst`, or none.
 
 mod csv;
 mod oracle_general;
@@ -23,8 +23,8 @@ pub trait Writer {
     /// Writes `records` behind those before. After an error the writer is of no more use.
     fn write(&mut self, records: &[Access]) -> Result<(), TraceError>;
 
-    /// Writes `records` with their optional columns, each as long as there are records. A file takes those that it was begun with
-    /// ([`WriteOptions::optional`]), all of them and no others.
+    /// Writes `records` with their optional columns, each as long as there are records. A file takes the columns that it was
+    /// begun with ([`WriteOptions::optional`]), all of them and no others.
     fn write_with(&mut self, records: &[Access], columns: &OptionalColumns) -> Result<(), TraceError>;
 
     /// Completes the file and gives it its name.

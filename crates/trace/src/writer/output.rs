@@ -1,4 +1,4 @@
-//! The bytes of a file that is being written: under a temporary name, compressed on the way if need be.
+//! Output file of a writer: under a temporary name until it is complete, compressed on the way if need be.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};

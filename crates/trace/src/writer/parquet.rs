@@ -32,7 +32,7 @@ pub(super) struct ParquetWriter {
     file: SerializedFileWriter<Output>,
     /// The records of the row group to come.
     group: Vec<Access>,
-    /// Their optional columns, those that the file has.
+    /// The optional columns that the file has.
     optional: OptionalColumns,
     operations: [ByteArray; Op::ALL.len()],
 }

@@ -1,14 +1,14 @@
-//! A hierarchy of caches: which accesses of a program reach its memory, and what is written back there.
+//! Hierarchy of caches: which accesses of a program reach its memory, and what is written back there.
 //!
-//! What a memory device sees are not loads and stores but the transactions of the last-level cache (Yang 2023, section
-//! 3.1): a line of 64 bytes is filled when no cache holds it, for a store too (write-allocate), and written back when it
-//! leaves the last level after it was stored to. All levels are LRU.
+//! A memory device does not see loads and stores but the transactions of the last-level cache (Yang 2023, section 3.1): a line of
+//! 64 bytes is filled when no cache holds it, for a store too (write-allocate), and written back when it leaves the last level
+//! after it was stored to. All levels are LRU.
 //!
-//! The hierarchy is inclusive: a line in a level is in all levels below it, and a line that leaves the last level leaves
-//! the caches. So every write-back is of a line that was filled before and not written back since, the last level alone
-//! knows what the memory said of a line, and a line is dirty in one sense only. Exclusive caches would hold a few percent
-//! more lines (L2 beside the last level), and a line hot in L1 may leave with its cold copy below; with a last level
-//! many times the size of L2 both hardly show.
+//! The hierarchy is inclusive: a line in a level is in all levels below it, and a line that leaves the last level leaves the
+//! caches. So every write-back is of a line that was filled before and not written back since, the last level alone knows what
+//! the memory said of a line, and a line is dirty in one sense only. Exclusive caches would hold a few percent more lines (L2
+//! beside the last level), and a line hot in L1 may leave with its cold copy below; with a last level many times the size of L2
+//! both hardly show.
 
 mod cache;
 mod shape;

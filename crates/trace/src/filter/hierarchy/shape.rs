@@ -1,4 +1,4 @@
-//! What the modelled caches look like: bytes and ways of each level.
+//! Shape of the modelled caches: bytes and ways of each level.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ const BYTES_MAX: u64 = 4 << 30;
 /// Ways are searched one after the other.
 const WAYS_MAX: u32 = 64;
 
-/// One cache: so many bytes in sets of so many lines of 64 bytes. Written `32KiB,8`.
+/// One cache: its bytes, and the lines of 64 bytes in a set. Written `32KiB,8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes.

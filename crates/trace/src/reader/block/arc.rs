@@ -1,8 +1,7 @@
 //! The traces of the ARC paper, `.lis`: `first block, blocks, ignored, request number`, blanks between.
 //!
-//! Each line stands for as many records as it has blocks. The key is the block's number, for the bytes of a block differ from
-//! trace to trace and are not in the file. Megiddo, Modha, "ARC: A Self-Tuning, Low Overhead Replacement
-//! Cache", FAST 2003.
+//! Each line stands for as many records as it has blocks. The key is the block's number, because the bytes of a block differ from
+//! trace to trace and are not in the file. Megiddo, Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003.
 
 use std::borrow::Cow;
 

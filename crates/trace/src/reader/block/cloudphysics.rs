@@ -1,5 +1,5 @@
-//! CloudPhysics virtual disks as block numbers: little-endian u32, nothing else. Any bits are a record, so this is
-//! told by the file's name alone.
+//! CloudPhysics virtual disks as block numbers: little-endian u32, nothing else. Any bits are a record, so the format is detected
+//! by the file's name alone.
 
 use tiermem_base::{Access, Op};
 

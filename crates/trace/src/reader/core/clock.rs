@@ -1,4 +1,4 @@
-//! Times as they stand in files, counted from the first record.
+//! Clock of a trace: times as they stand in files, counted from the first record.
 
 /// Nanoseconds of the units that traces count in.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;

@@ -1,4 +1,4 @@
-//! The reading of binary records of one length.
+//! Reader of binary records of one length.
 
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub(crate) trait FixedFormat<const N: usize>: Send {
     /// The access that the record says; `None` if it belongs to the format but is no access.
     fn record(&mut self, record: &[u8; N]) -> Result<Option<Access>, BadRecord>;
 
-    /// Records so far whose time lies before that of the record above.
+    /// Records so far whose time lies before that of the record before them.
     fn steps_back(&self) -> u64 {
         0
     }

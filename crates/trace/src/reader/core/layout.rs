@@ -1,4 +1,4 @@
-//! Text formats with columns: which column holds what, as data.
+//! Layout of text formats with columns: which column holds what, as data.
 
 use std::borrow::Cow;
 
@@ -76,7 +76,7 @@ pub(crate) enum Column {
     Checked(&'static str),
     /// A number or -1 that is checked but not used.
     CheckedOrNone(&'static str),
-    /// When, in units of so many nanoseconds; a fraction is legal.
+    /// The time, in units of this many nanoseconds; a fraction is legal.
     Time(u64),
     /// The key, a number, times so much.
     Key(u64),
@@ -90,7 +90,7 @@ pub(crate) enum Column {
     Size(u64),
     /// Bytes of the key's name.
     KeySize,
-    /// Whose access.
+    /// The tenant of the access.
     Tenant,
     /// Seconds to live; -1 is none.
     Ttl,

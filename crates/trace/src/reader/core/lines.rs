@@ -1,8 +1,7 @@
-//! The reading of lines that all text formats share.
+//! Reader of lines, which all text formats share.
 //!
-//! Lines are read in place where they lie within one buffer. Of a line longer than its format allows nothing is kept,
-//! so that a file without line ends costs time but no memory. Every line gives accesses, a note that it is none, or
-//! an error with its number.
+//! Lines are read in place where they lie within one buffer. A line longer than its format allows is not kept, so that a file
+//! without line ends costs time but no memory. Every line gives accesses, a note that it is none, or an error with its number.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
@@ -24,7 +23,7 @@ pub(crate) trait LineFormat: Send {
         1024
     }
 
-    /// Records so far whose time lies before that of the record above.
+    /// Records so far whose time lies before that of the record before them.
     fn steps_back(&self) -> u64 {
         0
     }

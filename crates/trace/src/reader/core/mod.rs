@@ -1,4 +1,4 @@
-//! What the readers of all formats share: bytes, lines, columns, fixed records, times.
+//! Core of all readers: bytes, lines, columns, fixed records, times.
 
 pub(super) mod clock;
 pub(super) mod fields;

@@ -1,4 +1,4 @@
-//! The bytes of a trace file, decompressed on the way if need be.
+//! Source of a trace's bytes: a file, decompressed on the way if need be.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};

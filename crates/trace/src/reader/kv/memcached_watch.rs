@@ -1,7 +1,7 @@
-//! What memcached prints to a client that says `watch fetchers` or `watch mutations`: lines of `name=value`.
+//! Logs of memcached, as a client that says `watch fetchers` or `watch mutations` receives them: lines of `name=value`.
 //!
-//! `type=item_get` is a get, `type=item_store` with `status=stored` a set, `type=item_delete` a deletion; a store that was refused and
-//! all other events are no accesses. Keys are percent-encoded and are decoded before they become hashes. With both
+//! `type=item_get` is a get, `type=item_store` with `status=stored` a set, `type=item_delete` a deletion; a store that was
+//! refused and all other events are no accesses. Keys are percent-encoded and are decoded before they become hashes. With both
 //! watchers on, memcached also logs the look-up that each store begins with. Fields are described in memcached's
 //! `doc/protocol.txt`, "Watchers".
 

@@ -1,4 +1,4 @@
-//! Which arguments of a Redis command are keys, and what it does to them: the `key specs` of the command reference
+//! Keys of Redis commands: which arguments are keys, and what the command does to them: the `key specs` of the command reference
 //! (redis.io/commands), as data.
 
 use tiermem_base::Op;

@@ -1,8 +1,8 @@
 //! Logs of `redis-cli monitor`: `1795274197.447399 [0 127.0.0.1:59904] "SET" "user:1" "hello" "EX" "60"`.
 //!
-//! A command gives one record per key; the database is the tenant. What a command reads has no size in the log, so reads
-//! have size 0, as have writes that change a part. Commands without keys are no accesses; commands that are unknown
-//! (modules) are broken lines, for nobody here knows their keys. Arguments are escaped as Redis' `sdscatrepr` does it.
+//! A command gives one record per key; the database is the tenant. The log does not contain the sizes of values that are read, so
+//! reads have size 0, as have writes that change a part. Commands without keys are no accesses; unknown commands (modules) are
+//! broken lines, because it is not known which of their arguments are keys. Arguments are escaped as Redis' `sdscatrepr` does it.
 
 use std::ops::Range;
 
@@ -166,7 +166,7 @@ impl LineFormat for RedisMonitor {
             keys_of(command, &arguments).ok_or_else(|| malformed("a command with all its keys", line))?;
         if let Some((at, _)) = keys.iter().find(|(at, _)| arguments.get(*at).map_or(0, <[u8]>::len) > 0xffff)
         {
-            // Redis allows longer ones; the record's column does not, and nobody has them.
+            // Redis allows longer ones; the record's column does not, and they are not used in practice.
             return Err(out_of_range("key", arguments.get(*at).unwrap_or_default()));
         }
         let length = |at: usize| arguments.get(at).map_or(0, <[u8]>::len);

@@ -1,4 +1,4 @@
-//! Cache keys of a recommendation service: big-endian i64, nothing else. Any bits are a record, so this is told by the
+//! Cache keys of a recommendation service: big-endian i64, nothing else. Any bits are a record, so the format is detected by the
 //! file's name alone.
 
 use tiermem_base::Access;

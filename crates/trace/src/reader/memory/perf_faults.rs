@@ -4,9 +4,9 @@
 //! ls  9940/9940  12225.757815: page-faults:     5563876b35c0 __progname ffffffff817554ea elf_load
 //! ```
 //!
-//! The key is the first address behind the event, the process is the tenant, the size a page. The address is only printed if
-//! asked for: `perf script -F comm,pid,tid,time,event,addr`. Lines that have an instruction's address alone are broken, for
-//! taking code addresses for data would be a quiet error. The event may be `page-faults`, `minor-faults`, `major-faults` or
+//! The key is the first address after the event, the process is the tenant, the size a page. The address is only printed on
+//! request: `perf script -F comm,pid,tid,time,event,addr`. Lines with nothing but an instruction's address are broken, because
+//! taking code addresses for data would be a silent error. The event may be `page-faults`, `minor-faults`, `major-faults` or
 //! `faults`, with modifiers (`:u`) or a period before it.
 
 use tiermem_base::{Access, Op};
