@@ -1,4 +1,4 @@
-//! How fast texts of perf are imported.
+//! Speed of importing perf's text.
 //!
 //! ```sh
 //! cargo run --release -p tiermem-place --example perf_text_speed -- generate /dev/shm/perf.txt 500   # MB

@@ -1,5 +1,4 @@
-//! Unmodified programs and the memory that they use: finding out what they access, and
-//! where that memory lies.
+//! Page placement of unmodified programs: observing their memory accesses, and deciding where their memory lies.
 #![forbid(unsafe_code)]
 
 pub mod capture;

@@ -1,4 +1,4 @@
-//! Making a placement plan of a recording.
+//! Placement plan, made from a recording.
 
 use tiermem_base::Heat;
 use tiermem_model::placement::{self, Assumed, MadeFrom, Plan, PlannedRegion, Program};
@@ -70,10 +70,9 @@ impl Recorded {
         Ok(Program::new(heats, &self.slices)?.with_lifetimes(&self.lifetimes))
     }
 
-    /// Makes the plan for so much fast memory.
+    /// Makes the plan for this much fast memory.
     ///
-    /// # Errors
-    /// If there is nothing to plan.
+    /// # Errors If there is nothing to plan.
     pub fn plan(
         &self,
         recording: &Recording,

@@ -1,4 +1,4 @@
-//! Programs of which it is known what they access, under Lackey. Without Valgrind or the programs these tests pass over.
+//! Programs with known accesses, under Lackey. Without Valgrind or the programs these tests are skipped.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::ffi::OsString;

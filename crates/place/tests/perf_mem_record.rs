@@ -1,4 +1,4 @@
-//! Recording with perf, with a script in its place where there are no counters.
+//! Recording with perf, or with a script in its place where there are no counters.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::io::Write;

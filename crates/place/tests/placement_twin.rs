@@ -1,6 +1,6 @@
-//! One placement, two bodies: the same program and plan through the replay of a recording and through the live body on a kernel that
-//! is simulated page by page, with everything that may happen: bandwidth that is too little, mappings that come and go and have
-//! holes, pages that the kernel does not move, plans with windows, phases and what is fast always, and each way to follow them.
+//! Placement twin: the same program and plan through the replay of a recording and through the live body, on a kernel
+//! that is simulated page by page. It covers too little bandwidth, mappings that come and go and have holes, pages
+//! that the kernel does not move, plans with windows, phases and always-fast granules, and each way to follow them.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::cell::RefCell;
@@ -26,7 +26,7 @@ const NODES: [u32; 2] = [0, 1];
 /// that are looked at.
 const STICKY_PAGE: u64 = 3;
 
-/// What became of a move: the slice behind which it was made, the granule, whether to fast memory, and whether it was refused.
+/// A move: the slice behind which it was made, the granule, whether to fast memory, and whether it was refused.
 type Moves = Vec<(usize, u32, bool, bool)>;
 
 fn base(region: usize) -> u64 {
@@ -467,8 +467,8 @@ fn what_the_plan_does_not_name_stays_where_it_was_touched() {
     assert_eq!(moves, [(0, 6, true, false), (0, 7, true, false)]);
 }
 
-/// A program may give pages back and stay mapped (`MADV_DONTNEED`), which nobody tells. A move that finds none of a granule's pages has not
-/// brought it: its room in fast memory is free, and its next first touch counts as one.
+/// A program may give pages back and stay mapped (`MADV_DONTNEED`), which is not reported. A move that finds none
+/// of a granule's pages has not moved it: its room in fast memory is free, and its next first touch counts as one.
 #[test]
 fn a_granule_whose_pages_the_program_gave_back_takes_no_fast_memory() {
     let plan = plan_of_text();

@@ -1,4 +1,4 @@
-//! The build-id of a program or a library: what its linker wrote into it so that two builds can be told apart.
+//! Build-id of a program or a library: the identifier that its linker wrote, which distinguishes builds.
 
 use std::fs::File;
 use std::io::Read;

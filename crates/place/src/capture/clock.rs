@@ -1,9 +1,8 @@
-//! The time of a program that runs many times slower than normal: a model, since Lackey has no clock.
+//! Clock model of a program that runs many times slower than normal; Lackey itself has no clock.
 
-/// How long what a program does would take on the machine that is modelled: one core, in order. Every instruction takes
-/// its part of a cycle; an access that misses L1 waits for the level that has the line, and nothing else goes on meanwhile.
-/// Write-backs cost the program nothing. So times are too long for programs whose misses overlap, and too short for
-/// those that wait for each other's results.
+/// Modelled time of a program: one core, in order. Every instruction takes its part of a cycle; an access that
+/// misses L1 waits for the level that has the line, with no overlap. Write-backs cost the program nothing. So
+/// times are too long for programs with overlapping misses, and too short for those with long dependency chains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
     /// Cycles in a nanosecond.
@@ -12,9 +11,9 @@ pub struct Timing {
     pub ipc: f64,
     /// What an access waits for L2, in nanoseconds.
     pub l2_ns: f64,
-    /// The same for the last-level cache.
+    /// Latency of a hit in the last-level cache.
     pub llc_ns: f64,
-    /// The same for memory.
+    /// Latency of memory.
     pub memory_ns: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Why a program could not be recorded.
+//! Errors of recording a program.
 
 use std::io;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub enum CaptureError {
     /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(u32),
-    /// The process belongs to somebody else.
+    /// The process belongs to another user.
     #[error("process {pid} cannot be looked at: {source}")]
     NotOurs {
         /// The process.

@@ -1,8 +1,9 @@
-//! Every access of a small program: Valgrind's Lackey, with or without modelled caches, as a recording.
+//! Full trace of a small program: every access by Valgrind's Lackey, with or without modelled caches, as a recording.
 //!
-//! Nothing is sampled, so this is what the sampling sources can be held against. It is slow (a million or two accesses a
-//! second), and what it calls time is a model ([`Timing`]). The program runs within Valgrind's process at addresses of its own, so
-//! the mappings of that process are the program's, with Valgrind's own among them; those are told apart by having no accesses.
+//! Nothing is sampled, so the sampling sources can be compared with it. It is slow (a
+//! million or two accesses a second), and its time is a model ([`Timing`]). The program runs
+//! within Valgrind's process at addresses of its own, so the mappings of that process are
+//! the program's, with Valgrind's own among them; those can be told by having no accesses.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ use super::table::{Kind, Table};
 use super::tracee::{self, Tracee};
 use super::{CaptureError, Stop};
 
-/// At least so long between two looks at what is mapped.
+/// Least time between two looks at the mappings.
 const MAPS_EVERY: Duration = Duration::from_millis(20);
 /// At most such a part of the time goes into them.
 const MAPS_SHARE: u32 = 20;
@@ -41,7 +42,7 @@ pub struct Options {
     pub slice_ns: u64,
     /// Bytes of a granule: a power of two from 64 to 1 GiB.
     pub granule_bytes: u64,
-    /// The program is ended after so many loads and stores; `None`: it runs to its end.
+    /// Loads and stores after which the program is ended; `None`: it runs to its end.
     pub accesses_max: Option<u64>,
     /// Counts that are kept at a time, some 70 bytes each; when there are more, the granule doubles.
     pub entries_max: usize,
@@ -61,11 +62,10 @@ impl Default for Options {
     }
 }
 
-/// Records a program. `progress` is told the loads and stores so far, many times a second. Asked to stop, it ends the program and
-/// returns what there is. Whatever happens, the program does not outlive this call.
+/// Records a program. `progress` gets the loads and stores so far, many times a second. When asked to
+/// stop, it ends the program and returns the recording so far. The program never outlives this call.
 ///
-/// # Errors
-/// If the options cannot be, or Valgrind or the program cannot be run.
+/// # Errors If the options are invalid, or Valgrind or the program cannot be run.
 pub fn record(
     options: &Options,
     stop: &Stop,
@@ -167,7 +167,7 @@ struct Counter {
     slice: u32,
     accesses: u64,
     accesses_max: u64,
-    /// The first word that was stored to. Whatever calls a function first stores where to return to, so it is on the stack.
+    /// The first word that was stored to. A function call stores its return address first, so this is on the stack.
     first_store: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Which regions a program's memory has, put together from what was mapped when, and the samples in them.
+//! Layout of a program's memory: its regions, assembled from the mappings over time, and the samples in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::maps::MapLine;
 use super::naming::{self, Names};
 use super::table::{Count, Key};
 
-/// Addresses that belong to no mapping are one region until so many bytes have none.
+/// Addresses without a mapping belong to one region until a gap of this size.
 const GAP_BYTES: u64 = 64 << 20;
 /// Addresses from here on are the kernel's.
 pub(super) const KERNEL_START: u64 = 1 << 63;
@@ -105,8 +105,8 @@ impl Layout {
         }
     }
 
-    /// The regions, with the samples of `counts`, whose slices start at 0 and which are in their order. With `keeps_unused`
-    /// a mapping that was never accessed is a region too.
+    /// The regions, with the samples of `counts`, which are ordered and have slices that
+    /// start at 0. With `keeps_unused` a mapping that was never accessed is a region too.
     pub fn place(self, counts: &[(Key, Count)], granule_bytes: u64, keeps_unused: bool) -> Placed {
         let mapped: Vec<Mapped> = self.mapped.into_values().collect();
         let granules: BTreeSet<u64> = counts.iter().map(|(key, _)| key.granule).collect();

@@ -1,4 +1,4 @@
-//! Records a program while it runs, slice by slice, with the sources that scan it repeatedly.
+//! Live recording of a program, slice by slice, with the sources that scan it repeatedly.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use super::observer::Observer;
 pub use super::options::{Closer, Ending, Options, SourceKind, Target};
 use super::{CaptureError, Stop};
 
-/// The largest stretch that one sample stands for: its bytes are a number of 32 bits.
+/// The largest range of one sample: its bytes are a number of 32 bits.
 pub(super) const SAMPLE_BYTES_MAX: u64 = 1 << 30;
 
 /// Records a program. `progress` is told the slices so far. A program that was started here does not outlive this call.

@@ -1,4 +1,4 @@
-//! The memory of the whole machine, whoever uses it: physical addresses, by the kernel's DAMON.
+//! Recording of the whole machine's memory by physical address, with the kernel's DAMON.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use super::sampling::Source;
 use super::sampling::damon::Damon;
 use super::{CaptureError, Stop};
 
-/// How long nobody notices that he is asked to stop.
+/// Longest delay until a request to stop is noticed.
 const STEP: Duration = Duration::from_millis(50);
 
 /// How the machine is to be recorded.
@@ -23,15 +23,14 @@ pub struct Options {
     pub slice: Duration,
     /// Bytes of a granule.
     pub granule_bytes: u64,
-    /// Stop after so long; `None`: when asked to.
+    /// Stop after this time; `None`: when asked to.
     pub duration: Option<Duration>,
 }
 
-/// Records all of the machine's memory until it is asked to stop. `progress` is told the slices so far.
+/// Records all of the machine's memory until it is asked to stop. `progress` gets the slices so far.
 ///
-/// # Errors
-/// If the kernel does not tell physical addresses to this user, has no DAMON for them, or somebody else uses DAMON. If the monitor
-/// goes away later, the recording ends there and says so.
+/// # Errors If the kernel does not show physical addresses to this user, has no DAMON for them, or
+/// DAMON is in use already. If the monitor disappears later, the recording ends there and says so.
 pub fn record(
     options: &Options,
     stop: &Stop,

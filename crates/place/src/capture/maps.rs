@@ -1,4 +1,4 @@
-//! The mappings of a process, as `/proc/PID/maps` tells them.
+//! Mappings of a process, from `/proc/PID/maps`.
 
 /// One line of `/proc/PID/maps`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Observes a program that is not changed for it.
+//! Observation of unmodified programs.
 
 mod build_id;
 mod clock;

@@ -1,4 +1,4 @@
-//! What regions are called, and what kind of memory they are.
+//! Names of regions, and their kinds of memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,12 +39,12 @@ fn given_name(kernel_name: &str) -> Option<&str> {
     ["anon:", "anon_shmem:"].iter().find_map(|prefix| kernel_name.strip_prefix(prefix)).map(str::trim)
 }
 
-/// Gives regions names that nobody else has.
+/// Gives regions unique names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Files that code was mapped of: programs and libraries, whose parts have names of their own.
+    /// Files with mapped code: programs and libraries, whose parts have names of their own.
     programs: BTreeSet<String>,
-    /// Names that are somebody's, and the last number given to those that began alike.
+    /// Names in use, and the last number given to those with the same beginning.
     taken: BTreeMap<String, u32>,
     anonymous: u32,
 }

@@ -1,4 +1,4 @@
-//! On which nodes the observed memory lies: some pages of each range are sampled for all of it.
+//! NUMA residency of the observed memory: the nodes of some pages of each range, as a sample of all of it.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ pub(super) struct Whereabouts {
 }
 
 impl Whereabouts {
-    /// `None` on machines whose memory is all on one node.
+    /// `None` on machines with all memory on one node.
     pub fn new() -> Option<Self> {
         let machine = Topology::read();
         (machine.with_memory().len() > 1).then(|| Whereabouts {

@@ -1,4 +1,4 @@
-//! Observes a running program slice by slice: what recording it and placing its memory have in common.
+//! Observer of a running program, slice by slice: shared by recording it and by placing its memory.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -351,11 +351,12 @@ impl<'a> Observer<'a> {
         false
     }
 
-    /// Waits so long, or until the process ends or the recording is asked to stop. Whether the process ended.
+    /// Waits for this time, or until the process ends or the
+    /// recording is asked to stop. Returns whether the process ended.
     fn wait(&mut self, stop: &Stop, wait: Duration, mapped: &mut dyn FnMut(&mut Self)) -> bool {
-        /// How long nobody notices that he is asked to stop.
+        /// Longest delay until a request to stop is noticed.
         const STEP: Duration = Duration::from_millis(100);
-        /// Who maps something often maps it in several calls, and gives back a part of it at once.
+        /// A program often makes a mapping by several calls, and unmaps a part of it at once.
         const SETTLING: Duration = Duration::from_micros(300);
         /// A program that maps again and again, little each time, wakes its observer no more often.
         const PAUSE: Duration = Duration::from_millis(1);

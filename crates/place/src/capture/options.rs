@@ -1,4 +1,4 @@
-//! What to record, and with which sources.
+//! Options of a recording, and its sources.
 
 use std::ffi::OsString;
 use std::io;
@@ -84,15 +84,15 @@ pub struct Options {
     pub granule_bytes: u64,
     /// A part that is looked at more closely.
     pub closer: Option<Closer>,
-    /// Look at every page, where otherwise a run of each granule stands for it: costs the program more.
+    /// Look at every page instead of a sample run of each granule: costs the program more.
     pub every_page: bool,
     /// Keep a program that is started here from having huge pages.
     pub small_pages: bool,
-    /// Have what a program that is started here maps told at once, and not at the next slice: for who acts on it.
+    /// Report new mappings of a program started here at once, and not at the next slice: for callers that act on them.
     pub tell_mappings: bool,
     /// The library with the agent; without it, what needs the agent is left out.
     pub preload: Option<PathBuf>,
-    /// Stop after so long; a program that was started here is ended then.
+    /// Stop after this time; a program that was started here is ended then.
     pub duration: Option<Duration>,
 }
 

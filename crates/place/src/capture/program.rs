@@ -1,4 +1,4 @@
-//! Programs that are recorded: finding their file, starting them, ending them with all that they have started.
+//! Recorded programs: finding their file, starting them, ending them with all their descendants.
 
 use std::ffi::OsString;
 use std::io;
@@ -95,7 +95,7 @@ impl Program {
 
     /// How it ended, if it has.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        // Under the lock, so that nobody ends a process of the same number once this one's end has been taken in.
+        // Under the lock, so that no other process of the same number is ended once this one has been reaped.
         let mut leader = self.stop.leader();
         if self.end.is_none() {
             self.end = child::take_end(self.child.id())?;

@@ -1,8 +1,8 @@
-//! The regions of a program while it runs: which of its mappings are one thing to it, and what became of them.
+//! Regions of a running program: which of its mappings belong together, and their history.
 //!
-//! The kernel's mappings are finer than what a program thinks in: the recorder splits them into granules, protections
-//! differ, allocators grow. So mappings that lie one behind the other and are of one kind are one region, and a region that
-//! was there before and overlaps is the same one, grown or shrunk.
+//! The kernel's mappings are finer than a program's own view: the recorder splits them into
+//! granules, protections differ, allocators grow. So adjacent mappings of one kind are one
+//! region, and a region that overlaps an earlier one is the same region, grown or shrunk.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct Regions {
     /// What is mapped of them, in the order of addresses. A region with a hole, as the program has given back a part of it, is
     /// there twice.
     current: Vec<Run>,
-    /// Build-ids of their files, as far as somebody wanted to know them.
+    /// Build-ids of their files, as far as they were requested.
     build_ids: HashMap<u32, Option<String>>,
 }
 
@@ -62,7 +62,7 @@ impl Regions {
         let before = std::mem::take(&mut self.current);
         let mut from = 0;
         for run in runs {
-            // Both are in the order of addresses, so those that end before this run are of no use to later ones.
+            // Both are in the order of addresses, so regions that end before this run do not matter for later ones.
             while before.get(from).is_some_and(|it| it.end <= run.start) {
                 from += 1;
             }
@@ -71,8 +71,8 @@ impl Regions {
                 .map(|it| whole(&self.known, it.region))
                 .filter(|id| self.is_same(*id, &run))
                 .collect();
-            // The oldest stays. Those that become a part of another one are never taken for a region again, so that ways to
-            // the whole have an end.
+            // The oldest stays. Regions merged into another one are never
+            // used for a region again, so that chains of merges end.
             same.sort_unstable();
             same.dedup();
             let (start, end) = (run.start, run.end);
@@ -336,7 +336,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, goes and grows together: what is mapped lies in one region, which has room for it in the end.
+        /// Under any mapping, unmapping and growth: mapped memory lies
+        /// in exactly one region, which has room for it in the end.
         #[test]
         fn all_that_is_mapped_has_a_region(updates in prop::collection::vec(prop::collection::vec(0u8..5, 64), 1..12)) {
             let mut regions = Regions::default();

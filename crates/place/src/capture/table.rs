@@ -1,4 +1,4 @@
-//! Counts of accesses by granule, slice and kind, in bounded memory.
+//! Table of accesses by granule, slice and kind, in bounded memory.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use tiermem_trace::recording::{Level, Mode};
 /// What accesses have to share to be counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
-    /// Who accessed; 0 where only one process is looked at.
+    /// The process that accessed; 0 where only one process is observed.
     pub pid: u32,
     /// Slices from the one of the first access that was seen; those before it are negative.
     pub slice: i64,
@@ -76,7 +76,7 @@ pub(super) struct Table {
     entries_max: usize,
 }
 
-/// The coarsest granule, 1 GiB: a sample says in 32 bits how many bytes it stands for.
+/// The coarsest granule, 1 GiB: the bytes of a sample are a number of 32 bits.
 const GRANULE_BITS_MAX: u32 = 30;
 
 impl Table {

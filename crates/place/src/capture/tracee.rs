@@ -1,4 +1,4 @@
-//! The program under Valgrind: starting it, what Lackey says of it, and ending it.
+//! Traced program under Valgrind: starting it, reading Lackey's output, and ending it.
 
 use std::ffi::OsString;
 use std::io::{self, BufReader, PipeReader, Read};
@@ -60,7 +60,7 @@ impl Tracee {
         Ok(Tracee { program, accesses: lines(reader)?, tracer_died: false })
     }
 
-    /// Reads the accesses that come next, in place of those that are there; whether there are any.
+    /// Reads the next accesses into `batch`, replacing its contents; returns whether there are any.
     pub fn read(&mut self, batch: &mut Vec<Access>) -> Result<bool, CaptureError> {
         batch.clear();
         match self.accesses.next_batch(batch, BATCH) {
@@ -78,11 +78,10 @@ impl Tracee {
         self.program.pid()
     }
 
-    /// Waits for its end, which may take as long as it likes unless it is asked to stop; or ends it and all that it has started, if
-    /// that is wanted or if nobody traces it any more.
+    /// Waits for its end without a limit of time, unless it is asked to stop; or ends
+    /// it and all its descendants, if that is wanted or if the tracing has stopped.
     ///
-    /// # Errors
-    /// Without a single access, unless it was asked to stop, and if it cannot be waited for.
+    /// # Errors Without a single access, unless it was asked to stop, and if it cannot be waited for.
     pub fn finish(mut self, ends: bool, has_traced: bool, stop: &Stop) -> Result<ExitStatus, CaptureError> {
         if ends || self.tracer_died || stop.is_asked() {
             self.program.end();

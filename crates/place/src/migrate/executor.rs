@@ -121,11 +121,10 @@ impl<'a, P: Pages> Body<'a, P> {
         self.firsts[planned + 1] - self.firsts[planned]
     }
 
-    /// Finds the plan's regions among those that are mapped now. What went is told first, then what came, both in the order of
-    /// granules; memory that is yet to be touched gets its home.
+    /// Finds the plan's regions among the present mappings. Unmapped granules are reported first, then
+    /// mapped ones, both in the order of granules; memory that is not touched yet is bound to its home.
     ///
-    /// # Errors
-    /// If a region is not what the plan was made for, or pages cannot be moved.
+    /// # Errors If a region is not what the plan was made for, or pages cannot be moved.
     pub fn attach(&mut self, now: &[MappedRegion], bind: Bind<'_>) -> Result<(), Failure> {
         let described: Vec<PlannedRegion> = now.iter().map(|it| it.described.clone()).collect();
         let places = self.plan.find(&described).map_err(Failure::Misfit)?;
@@ -175,8 +174,8 @@ impl<'a, P: Pages> Body<'a, P> {
             let same = (at..of.end).take_while(|it| self.placer.decided(first + it) == home).count() as u32;
             let run = at..at + same;
             at = run.end;
-            // Pages of files are taken where the kernel likes, whatever is asked for here; what is named and not where it should
-            // be is moved below.
+            // The kernel allocates pages of files where it likes, regardless of the
+            // binding; named granules that are in the wrong place are moved below.
             let Some(tier) = home else { continue };
             let node = self.node(tier);
             bind(address(run.start).max(from), address(run.end).min(to), node);

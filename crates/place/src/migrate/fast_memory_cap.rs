@@ -1,7 +1,8 @@
-//! Limits the free space of fast memory to what a plan uses, by locking pages on the node.
+//! Cap on fast memory: limits its free space to what a plan uses, by locking pages on the node.
 //!
-//! The kernel puts a page where it is first touched, on the node of the processor while that has room, and on the next one then. What
-//! room it has is what its zones have above their low watermark: only then does an allocation go elsewhere.
+//! The kernel allocates a page when it is first touched, on the processor's node while
+//! that has room, and on the next node then. A node's room is the free memory of its
+//! zones above their low watermark: only below that does an allocation go elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,7 +19,7 @@ const NEAR_BYTES: u64 = 256 << 10;
 /// Pages are held and given back at most so often until that is so.
 const ROUNDS: usize = 32;
 
-/// A node with so much room left. It has more again when this is dropped.
+/// A node with a limited amount of room. It has all its room again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Room {
     node: u32,
@@ -28,8 +29,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Leaves so many bytes of a node to a program that is to be started. What its files have there already is a part of them.
-    /// The reason, where that cannot be had.
+    /// Leaves `bytes` of a node to a program that is about to start. Its files that are there
+    /// already count as a part of them. `Err` has the reason where that is not possible.
     pub fn leave(node: u32, bytes: u64, plan: &Plan) -> Result<Self, String> {
         let files_bytes = files_there(plan, node);
         let wanted = bytes.saturating_sub(files_bytes);
@@ -80,10 +81,10 @@ impl Room {
     }
 }
 
-/// Locks so many pages of a node, or fewer.
+/// Locks this number of pages of a node, or fewer.
 ///
-/// Never more than the processor that takes them has on its list and the zones have above their low watermarks: pages on the lists of
-/// other processors are not given to it, and what asks for more wakes the kernel's search for somebody to kill.
+/// Never more than the processor that takes them has on its list and the zones have above their low watermarks: pages
+/// on the lists of other processors are not available to it, and asking for more wakes the kernel's OOM killer.
 fn held(node: u32, free: &FreeMemory, pages: u64) -> Result<Mapping, String> {
     let take = |pages: u64| {
         let bytes = pages * PAGE_BYTES;
@@ -108,7 +109,7 @@ fn held(node: u32, free: &FreeMemory, pages: u64) -> Result<Mapping, String> {
     })
 }
 
-/// Of the plan's files that nobody writes through their mappings: what lies on a node already.
+/// Bytes of the plan's files on a node already, of files without shared writable mappings.
 fn files_there(plan: &Plan, node: u32) -> u64 {
     let files = plan.regions.iter().filter(|it| !it.permissions.contains('w'));
     let there = files.filter_map(|it| {
@@ -126,9 +127,9 @@ struct FreeMemory {
     unlisted_pages: u64,
     /// Pages on the list of each processor.
     ///
-    /// The next ones that it touches come from there. A list is filled with up to 2016 pages (8 MiB) at once and can hold an eighth of
-    /// the zone, so that a sum without them jumps. What lies on the list of a processor where the program does not run is left to
-    /// nobody: by so much may a small node have less than it says.
+    /// A processor's next first touches are served from its list. A list is filled with up to 2016 pages (8 MiB) at
+    /// once and can hold an eighth of the zone, so a sum without the lists jumps. Pages on the list of a processor
+    /// where the program does not run are available to no program: a small node may have that much less than reported.
     listed_pages: BTreeMap<usize, u64>,
 }
 
@@ -169,7 +170,8 @@ fn parse_zones(zones: &str) -> BTreeMap<u32, FreeMemory> {
             // "  pages free     4321"
             (Some("pages"), Some("free"), Some(pages)) => free = pages.parse().unwrap_or(0),
             (Some("low"), Some(pages), None) => low = pages.parse().unwrap_or(0),
-            // "        protection: (0, 700, 700, 700, 700)": from those who could have come from a zone above, the most last.
+            // "        protection: (0, 700, 700, 700, 700)": by the zone
+            // that the request could have used, the highest last.
             (Some("protection:"), ..) => {
                 let kept =
                     line.rsplit(['(', ' ', ')']).find_map(|word| word.parse::<u64>().ok()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Moves a running program's pages between nodes, by a plan or by what is observed.
+//! Migration of a running program's pages between nodes, by a plan or by observation.
 
 mod executor;
 mod fast_memory_cap;

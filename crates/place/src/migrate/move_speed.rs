@@ -1,5 +1,5 @@
-//! How fast pages can be moved between two nodes of this machine: what lead times and the rate of a plan are made of (Fisher 2025,
-//! section 5.1).
+//! Move speed of pages between two nodes of this machine: the base
+//! of a plan's lead times and rate (Fisher 2025, section 5.1).
 
 use std::io;
 
@@ -15,11 +15,10 @@ const FREE_SHARE: u64 = 4;
 /// Ways to and fro that are timed.
 const ROUNDS: usize = 3;
 
-/// Bytes a second that one thread moves from one node to the other and back, the median of some rounds, with memory of this process,
-/// whose pages are as large as the kernel makes them.
+/// Bytes a second that one thread moves from one node to the other and back, the median of
+/// several rounds, with memory of this process in pages of the size that the kernel chooses.
 ///
-/// # Errors
-/// If a node has no memory or is full, or if the kernel does not let pages be moved.
+/// # Errors If a node has no memory or is full, or if the kernel does not let pages be moved.
 pub fn measure(nodes: [u32; 2]) -> io::Result<f64> {
     let free = nodes.iter().filter_map(|node| numa::free_bytes(*node)).min().unwrap_or(0);
     let bytes = BYTES.min(free / FREE_SHARE) / PAGE_BYTES * PAGE_BYTES;

@@ -1,4 +1,4 @@
-//! Pages of a process: where they lie, and moving them.
+//! Page mover: finds where pages of a process lie, and moves them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,10 +19,9 @@ pub trait Pages {
     /// If the process has gone or may not be asked.
     fn nodes(&mut self, addresses: &[u64], nodes: &mut [i32]) -> io::Result<()>;
 
-    /// Moves pages to a node; then as above.
+    /// Moves pages to a node; `status` then has the node of each page, or an error number below 0.
     ///
-    /// # Errors
-    /// As above, and if there is no such node.
+    /// # Errors If the process has gone or may not be asked, and if there is no such node.
     fn move_to(&mut self, addresses: &[u64], node: u32, status: &mut [i32]) -> io::Result<()>;
 }
 
@@ -43,7 +42,7 @@ impl Pages for ProcessPages {
     }
 }
 
-/// What became of the pages of one move.
+/// Outcome of one move by pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Pages that are in memory.
@@ -95,7 +94,7 @@ impl<P: Pages> Mover<P> {
         self.addresses.clear();
         self.addresses.extend((start..end).step_by(PAGE_BYTES as usize));
         self.status.resize(self.addresses.len(), 0);
-        // Those that lie there already are not counted as moved.
+        // Pages that are there already do not count as moved.
         self.pages.nodes(&self.addresses, &mut self.status)?;
         let target = node.cast_signed();
         let mut at = 0;

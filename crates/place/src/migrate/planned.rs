@@ -1,4 +1,4 @@
-//! Starts a program under a plan, observes it in slices, and places its memory as the plan says.
+//! Planned run: starts a program under a plan, observes it in slices, and places its memory as the plan says.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::capture::live::{self, Target};
 use crate::capture::observer::{Observer, Piece};
 use crate::capture::{Stop, executable_of};
 
-/// A program that has given back its memory has ended after so long; until then its pages cannot be asked for.
+/// A program that has given back its memory has ended after this time; until then its pages cannot be queried.
 const ENDING: Duration = Duration::from_secs(1);
 
 /// How a program is to be run.

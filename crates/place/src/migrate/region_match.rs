@@ -1,4 +1,4 @@
-//! Finds a plan's region in the running program.
+//! Region match: finds a plan's region in the running program.
 
 use std::ops::Range;
 
@@ -26,14 +26,14 @@ impl Attached {
         self.region == other.region && self.origin == other.origin
     }
 
-    /// Of so many granules those of which something is mapped between two addresses.
+    /// Of `count` granules, those with a mapping between two addresses.
     pub fn granules(&self, (from, to): (u64, u64), granule_bytes: u64, count: u32) -> Range<u32> {
         let within = |granule: u64| granule.min(u64::from(count)) as u32;
         let first = within(from.saturating_sub(self.origin) / granule_bytes);
         first..within(to.saturating_sub(self.origin).div_ceil(granule_bytes)).max(first)
     }
 
-    /// Of so many granules those of which something was mapped and nothing is now.
+    /// Of `count` granules, those that were mapped and are not now.
     pub fn lost_to(&self, now: Option<&Attached>, granule_bytes: u64, count: u32) -> Vec<u32> {
         let now = now.filter(|now| self.is_same(now));
         let of = |it: &Attached, granule: u32| {

@@ -1,4 +1,4 @@
-//! Measurements of a program whose memory was placed, and the reasons why there may be none.
+//! Report on a program with placed memory: its measurements, or the reasons for missing ones.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Compares strategies: trials alternate, so that changes on the machine affect all of them equally.
+//! Comparison of strategies: trials alternate, so that changes on the machine affect all of them equally.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -69,7 +69,7 @@ impl Series {
     }
 }
 
-/// What came of it.
+/// Result of a comparison.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// For each strategy what trials there were.
@@ -93,7 +93,7 @@ pub fn placements(
     let weights_known = Path::new(WEIGHTS).is_dir();
     let placement = |strategy: &Strategy| {
         let placement = strategy.resolve(topology, cpus, weights_known)?;
-        // Once a program is being started nobody could say whether the policy or the program was refused.
+        // Checked before the program starts: afterwards a refused policy could not be told from a refused program.
         match &placement.policy {
             Policy::Default => Ok(placement),
             policy => {

@@ -1,4 +1,4 @@
-//! Why a program could not be run as requested.
+//! Errors of running a program as requested.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Running a program with its memory placed by a strategy, and comparing strategies: trials side by side, their times, where
-//! their pages lie, and what bandwidth the memory of each has (Fisher 2025, sections 3.3 and 4.2).
+//! Runs of a program with its memory placed by a strategy, and comparison of strategies: trials side by side, their
+//! times, where their pages lie, and the bandwidth of each strategy's memory (Fisher 2025, sections 3.3 and 4.2).
 
 pub mod compare;
 mod error;

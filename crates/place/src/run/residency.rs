@@ -1,4 +1,4 @@
-//! On which nodes the memory of a running program lies, and which files it has mapped.
+//! Residency of a running program: the nodes of its memory, and its mapped files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,8 +22,8 @@ pub struct Residency {
 }
 
 impl Residency {
-    /// Of a process and all that descend from it, as far as the kernel lists them: it may leave some out while others end.
-    /// Nothing of those that have gone or belong to somebody else.
+    /// Of a process and all its descendants, as far as the kernel lists them: it may leave
+    /// some out while others end. Without processes that have ended or belong to another user.
     pub fn of_program(pid: u32) -> Self {
         let mut residency = Residency::default();
         let mut waiting = vec![pid];

@@ -1,4 +1,4 @@
-//! Strategies: where the memory of a program is to come from, by name, and what that means on a machine.
+//! Strategies by name: where the memory of a program should be allocated, and what that means on a machine.
 
 use std::fmt;
 use std::str::FromStr;

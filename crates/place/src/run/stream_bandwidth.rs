@@ -1,5 +1,5 @@
-//! The bandwidth of memory under a strategy: the four loops of McCalpin's STREAM, in our own code, over arrays that are placed
-//! as the program's memory is, with one thread on each of its processors.
+//! Bandwidth of memory under a strategy: the four loops of McCalpin's STREAM, in our own code,
+//! over arrays placed as the program's memory is, with one thread on each of its processors.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use tiermem_sys::{affinity, caches, memory};
 use super::error::RunError;
 use super::strategy::Placement;
 
-/// Arrays are so many times the last cache, as STREAM's own rule has it, where memory allows.
+/// Size of an array in last-level caches, as STREAM's own rule has it, where memory allows.
 const CACHES: u64 = 4;
 /// The three arrays together take at most half of what is free.
 const SHARE: u64 = 6;
@@ -22,8 +22,8 @@ const ROUNDS: u32 = 6;
 /// The factor of `scale` and `triad`.
 const FACTOR: f64 = 3.0;
 
-/// What the loops reach, in MB (10^6 bytes) in a second, the best of all rounds. As in STREAM, bytes are those that the loop
-/// reads and writes; that a store may first read its line is not counted.
+/// Bandwidth of the loops in MB (10^6 bytes) a second, the best of all rounds. As in STREAM, bytes
+/// are those that the loop reads and writes; the read of a line before a store is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bandwidth {
     /// c = a
@@ -36,8 +36,8 @@ pub struct Bandwidth {
     pub triad: f64,
 }
 
-/// Bytes of each of the three arrays: four times the last cache, or less where so much memory is not free; and how many times
-/// the last cache that is, if its size is known.
+/// Bytes of each of the three arrays: four times the last-level cache, or less where
+/// memory is short; and the factor to the last-level cache, if its size is known.
 pub fn array_bytes(placements: &[Placement], cpus: &[u32]) -> (u64, Option<f64>) {
     let cache = cpus.first().and_then(|&cpu| caches::last_level_bytes(cpu)).filter(|bytes| *bytes > 0);
     let free =
@@ -49,10 +49,9 @@ pub fn array_bytes(placements: &[Placement], cpus: &[u32]) -> (u64, Option<f64>)
     (bytes, cache.map(|cache| bytes as f64 / cache as f64))
 }
 
-/// Measures it. `array_bytes` are divided among the threads.
+/// Measures the bandwidth. `array_bytes` are divided among the threads.
 ///
-/// # Errors
-/// If memory, a thread, the policy or the weights are not to be had.
+/// # Errors If memory, a thread, the policy or the weights are not available.
 pub fn measure(placement: &Placement, cpus: &[u32], array_bytes: u64) -> Result<Bandwidth, RunError> {
     let weights = match placement.weights.is_empty() {
         true => None,
@@ -88,7 +87,7 @@ pub fn measure(placement: &Placement, cpus: &[u32], array_bytes: u64) -> Result<
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread ended".to_owned())))
             .collect();
-        // All threads leave each barrier together, so that the slowest one's time is everybody's.
+        // All threads leave each barrier together, so the slowest one's time is the time of all.
         results
             .into_iter()
             .reduce(|a, b| Ok(slower(a?, b?)))
@@ -124,7 +123,7 @@ impl Team<'_> {
     fn member(&self, cpu: u32) -> Result<[f64; 4], String> {
         let arrays = self.arrays(cpu);
         self.failed.fetch_or(arrays.is_err(), Ordering::Relaxed);
-        // Everybody meets here, so that nobody waits below for one that has given up.
+        // All threads meet here, so that none waits below for one that has given up.
         self.barrier.wait();
         let mut arrays = arrays?;
         if self.failed.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! One run of a program under a strategy: its times, and where its pages were.
+//! Trial: one run of a program under a strategy, its times, and where its pages were.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use crate::capture::{CaptureError, Stop};
 /// When a program's pages are looked at first, and how long after that at most.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 const LOOKS_APART_MAX: Duration = Duration::from_millis(500);
-/// A look holds up the program's own page faults, so that it may take one part in so many of the time.
+/// A look at residency delays the program's own page faults, so it may take one part in this number of the time.
 const LOOK_SHARE: u32 = 100;
 
 /// How a program is started cold: without its files in memory.
@@ -28,7 +28,7 @@ const LOOK_SHARE: u32 = 100;
 pub enum Cold {
     /// The machine's whole page cache is dropped.
     Whole,
-    /// The files that the program had mapped when it ran before are dropped, where nobody else has them mapped.
+    /// The files that the program mapped in its last run are dropped, where no other process has them mapped.
     Files,
 }
 

@@ -1,5 +1,5 @@
-//! Whether two means differ by more than chance: Welch's t-test, for samples of unequal variance, from their sizes, means and
-//! standard deviations; two-sided.
+//! Welch's t-test: whether two means differ by more than chance, for samples of
+//! unequal variance, from their sizes, means and standard deviations; two-sided.
 
 /// How many, their mean, and their standard deviation (with n - 1).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

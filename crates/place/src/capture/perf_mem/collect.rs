@@ -1,4 +1,4 @@
-//! Reads texts line by line, in parallel parts, into counts.
+//! Collector: reads perf's text line by line, in parallel parts, into counts.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -86,7 +86,7 @@ pub(super) struct Collected {
 }
 
 impl Collected {
-    /// Nothing yet, and room for so many counts.
+    /// No counts yet, and room for `entries_max`.
     pub fn new(plan: &Plan, entries_max: usize) -> Self {
         Collected {
             table: Table::new(plan.granule_bytes, entries_max),
@@ -232,7 +232,8 @@ impl<'a> Lines<'a> {
         &mut self.buffer[self.held..]
     }
 
-    /// Takes in that so many bytes were read, the first of which stands at `at` in the file; whether that is all of the part.
+    /// Adds `count` bytes that were read, the first of them from
+    /// position `at` of the file; returns whether the part is complete.
     fn filled(&mut self, count: usize, at: u64) -> bool {
         self.shared.bytes.fetch_add(count as u64, Relaxed);
         let buffer = std::mem::take(&mut self.buffer);
@@ -301,7 +302,7 @@ impl<'a> Lines<'a> {
         }
         self.end.bad += 1;
         if self.shared.bad.fetch_add(1, Relaxed) >= self.plan.skip_bad {
-            // Parts that have begun are read to their end: which line is reported must not depend on who was first.
+            // Parts that have begun are read to their end: which line is reported must not depend on their timing.
             self.shared.enough.store(true, Relaxed);
         }
     }

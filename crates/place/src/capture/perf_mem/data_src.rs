@@ -1,8 +1,8 @@
-//! What the hardware says of a sampled access: `perf_mem_data_src`, as a number and as `perf script` spells it out.
+//! Data source of a sampled access: `perf_mem_data_src`, as a number and in the words of `perf script`.
 //!
-//! The bits are those of `union perf_mem_data_src` in the kernel's `linux/perf_event.h` (6.17): operation 0-4, level 5-18,
-//! number of the level 33-36, remote 37, hops 43-45. Processors older than Skylake, and kernels before 4.14, fill in the level
-//! alone; the number is the newer form and says more where there is one (CXL, persistent memory).
+//! The bits are those of `union perf_mem_data_src` in the kernel's `linux/perf_event.h` (6.17): operation 0-4, level
+//! 5-18, number of the level 33-36, remote 37, hops 43-45. Processors older than Skylake, and kernels before 4.14,
+//! fill in the level alone; the number is the newer form and says more where it is present (CXL, persistent memory).
 
 use tiermem_base::Op;
 use tiermem_trace::recording::Level;
@@ -73,12 +73,12 @@ impl Answer {
         }
     }
 
-    /// As recordings count it.
+    /// The level as counted in recordings.
     ///
-    /// A fill buffer counts as cache: the line was on its way already for an access before or a prefetch, so that this one
-    /// moved no line of its own, and where the line came from is not said. Persistent memory is a node without processors,
-    /// as CXL memory is, so both are remote. A cache on the memory's side stands for the memory. A miss is known to have gone
-    /// further, and not how far: it is unknown.
+    /// A fill buffer counts as cache: an earlier access or a prefetch had already requested the line,
+    /// so this access moved no line of its own, and the line's origin is not reported. Persistent
+    /// memory is a node without processors, as CXL memory is, so both are remote. A memory-side cache
+    /// counts as the memory. A miss is known to have gone further, and not how far: it is unknown.
     pub fn level(self) -> Level {
         match self {
             Answer::Unknown | Answer::Uncached | Answer::Miss => Level::Unknown,

@@ -1,8 +1,8 @@
-//! Lines of `perf mem -D report`: one sample each, `PID, TID, IP, ADDR, LOCAL WEIGHT, DSRC, SYMBOL`, with blanks between or
-//! whatever `-x` names.
+//! Dump lines of `perf mem -D report`: one sample each, `PID, TID, IP, ADDR, LOCAL
+//! WEIGHT, DSRC, SYMBOL`, separated by blanks or by the separator given to `-x`.
 //!
-//! Between blanks perf prints the first line of all in another way than the rest, and its address with a stray `016`
-//! before it: `0x01655d000002000` is 0x55d000002000 (perf 3.10 to 6.17 at least). Other addresses have no leading zeros.
+//! With blanks perf prints the very first line in another way than the rest, its address with a stray `016` before
+//! it: `0x01655d000002000` is 0x55d000002000 (perf 3.10 to 6.17 at least). Other addresses have no leading zeros.
 
 use tiermem_base::Op;
 

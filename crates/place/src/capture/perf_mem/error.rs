@@ -1,4 +1,4 @@
-//! Why a perf recording could not be made or imported, and what to do instead.
+//! Errors of making or importing a perf recording, and what to do instead.
 
 use std::io;
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ pub enum PerfMemError {
         /// What is wrong with it.
         reason: String,
     },
-    /// There are no samples with an address of those that were asked for.
+    /// None of the requested samples has an address.
     #[error("there is no sample with an address in it: {0}")]
     NoSamples(String),
     /// More slices, processes or mappings than can be kept.

@@ -1,4 +1,4 @@
-//! Detects the kind of a text from its beginning.
+//! Format detection of a text from its beginning.
 
 use super::dump::{self, Columns};
 use super::error::PRINT_COMMAND;

@@ -1,4 +1,4 @@
-//! What one line of perf's text says, and the numbers in it.
+//! Line of perf's text: its meaning, and parsing the numbers in it.
 
 use tiermem_base::Op;
 use tiermem_trace::recording::Mode;
@@ -107,7 +107,7 @@ pub(super) fn process(text: &[u8]) -> Option<u32> {
     decimal(text).filter(|pid| *pid <= PID_MAX).map(|pid| pid as u32)
 }
 
-/// The word that ends the text, and what stands before it; blanks between and behind are passed over. No word at the start.
+/// The last word of the text, and the text before it; blanks between and behind are skipped. No word at the start.
 pub(super) fn last_word(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().rposition(|byte| *byte != b' ').map_or(0, |at| at + 1);
     let text = &text[..end];
@@ -115,14 +115,14 @@ pub(super) fn last_word(text: &[u8]) -> (&[u8], &[u8]) {
     (&text[..start], &text[start..])
 }
 
-/// The word that begins the text, and what stands behind it.
+/// The first word of the text, and the text behind it.
 pub(super) fn first_word(text: &[u8]) -> (&[u8], &[u8]) {
     let start = text.iter().position(|byte| *byte != b' ').unwrap_or(text.len());
     let text = &text[start..];
     text.split_at(memchr::memchr(b' ', text).unwrap_or(text.len()))
 }
 
-/// Who runs the instruction at this address.
+/// The mode that runs the instruction at this address.
 pub(super) fn mode_of(ip: u64) -> Mode {
     if ip >= KERNEL_START { Mode::Kernel } else { Mode::User }
 }

@@ -1,10 +1,10 @@
-//! Accesses that the processor samples: `perf mem` (Fisher 2025, section 3.2), recorded here or on another machine.
+//! Processor-sampled accesses: `perf mem` (Fisher 2025, section 3.2), recorded here or on another machine.
 //!
-//! The text that perf prints of a recording is read in one pass ([`import`]); [`record`] makes one where there are counters and
-//! reads it as it is printed. Levels: L1, L2, L3 and fill buffers are cached, RAM is local, what another node or CXL or
-//! persistent memory answered is remote. Fisher 2025 lists the line fill buffer (LFB) apart, and so do the notes of the
-//! recording; among levels it is cached, since such an access waits for a line that another one has asked for already, and
-//! moves none itself.
+//! perf's text of a recording is read in one pass ([`import`]); [`record`] makes a recording where there are
+//! counters and reads its text as it is printed. Levels: L1, L2, L3 and fill buffers are cached, RAM is
+//! local, and accesses answered by another node, by CXL or by persistent memory are remote. Fisher 2025 lists
+//! the line fill buffer (LFB) separately, and so do the notes of the recording. Among levels it is cached,
+//! since such an access waits for a line that another one has already requested, and moves none itself.
 
 mod collect;
 mod data_src;

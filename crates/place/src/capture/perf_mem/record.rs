@@ -1,8 +1,8 @@
-//! Recording here, where the processor has counters that sample accesses: `perf mem record`, then `perf script` into the
-//! importer.
+//! Recording with perf, where the processor has counters that sample
+//! accesses: `perf mem record`, then `perf script` into the importer.
 //!
-//! perf itself knows which events a processor has for this (`mem-loads` of Intel, `ibs_op` of AMD, `arm_spe` of Arm), and what
-//! must go along with them, so it is asked and not imitated.
+//! perf knows which events a processor has for this (`mem-loads` of Intel, `ibs_op` of AMD,
+//! `arm_spe` of Arm) and their required options, so it is run instead of reimplemented.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -52,7 +52,7 @@ pub struct RecordOptions {
     pub user_only: bool,
     /// Loads that take less are not sampled, in cycles; where the processor can tell.
     pub latency_min_cycles: Option<u32>,
-    /// One sample in so many; `None`: as perf chooses.
+    /// One sample in this number of accesses; `None`: as perf chooses.
     pub period: Option<u64>,
     /// The program perf.
     pub perf: OsString,
@@ -134,7 +134,7 @@ fn cannot_start(options: &RecordOptions, error: io::Error) -> PerfMemError {
     }
 }
 
-/// A process that is ended when nobody waits for it any more.
+/// A process that is ended when this is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {

@@ -1,14 +1,14 @@
-//! Lines of `perf script`, from right to left and from left to right around the data source.
+//! Script lines of `perf script`, parsed from the data source to the left and to the right.
 //!
 //! ```text
 //!   sh 31536/31536  4268.625640: cpu/mem-loads,ldlat=30/P:  7f3a00001100  1a68101042 |OP LOAD|LVL Local RAM or RAM hit|SNP \
 //! None|TLB L1 or L2 hit|LCK No|BLK  N/A   250   7fa74c16c5c0 _IO_old_init (/usr/lib/libc.so.6)
 //! ```
 //!
-//! perf prints fields in an order of its own, whatever the order behind `-F`: command, process/thread, processor, time, period,
-//! event, address, data source, weight, further latencies, instruction, symbol, file. A command may hold blanks, digits and
-//! colons, so what stands before the data source is read backwards. The data source is a number with its meaning in words;
-//! where the number is missing (perf before 4.10) the words are read.
+//! perf prints fields in an order of its own, independent of the order behind `-F`: command, process/thread,
+//! processor, time, period, event, address, data source, weight, further latencies, instruction, symbol, file. A
+//! command may contain blanks, digits and colons, so the fields before the data source are read backwards. The data
+//! source is a number with its meaning in words; where the number is missing (perf before 4.10) the words are read.
 
 use tiermem_base::Op;
 use tiermem_trace::recording::Mode;
@@ -27,7 +27,7 @@ const LATENCY_MAX: u64 = u16::MAX as u64;
 
 /// Reads one line.
 pub(super) fn parse(line: &[u8]) -> Result<Parsed, Reason> {
-    // Call chains (`perf record -g`) stand behind their sample, each line behind a tab.
+    // Call chains (`perf record -g`) follow their sample, each line behind a tab.
     if matches!(line, [] | [b'#' | b'\t', ..]) {
         return Ok(Parsed::Nothing);
     }
@@ -70,7 +70,7 @@ fn sample(before: &[u8], behind: &[u8]) -> Result<Seen, Reason> {
     Ok(Seen { pid, time_ns, address, op, answer, mode, cycles })
 }
 
-/// What stands before the event: `sh 31536/31536 [001] 4268.625640: 250000`.
+/// The fields before the event: `sh 31536/31536 [001] 4268.625640: 250000`.
 fn who_and_when(text: &[u8]) -> Result<(Option<u32>, Option<u64>), Reason> {
     const NO_PROCESS: Reason = "there are no process and thread before its event";
     let (mut rest, mut word) = last_word(text);
@@ -124,8 +124,8 @@ fn is_store(event: &[u8]) -> bool {
     memchr::memmem::find(event, b"store").is_some()
 }
 
-/// What stands behind the data source's words, from its first number on; `None` if they are cut short before that of the
-/// snoop, which perf itself never does (it cuts at 99 characters).
+/// The fields behind the data source's words, from their first number on; `None` if the words
+/// are cut before the snoop's, which perf itself never does (it cuts at 99 characters).
 fn fields(words: &[u8]) -> Option<&[u8]> {
     let level = 1 + memchr::memchr(b'|', words.get(1..)?)?;
     let snoop = level + 1 + memchr::memchr(b'|', &words[level + 1..])?;
@@ -184,8 +184,8 @@ fn event(line: &[u8]) -> Result<Parsed, Reason> {
     Ok(Parsed::Mapping(Box::new(Mapped { time_ns: time_ns(time), ..mapped })))
 }
 
-/// `31536/31536: [0x563a6bb49000(0x13000) @ 0x4000 fe:00 247072 0]: r-xp /usr/bin/dash`; the process is -1 for the kernel, and a
-/// build-id may stand in the place of device, inode and generation.
+/// `31536/31536: [0x563a6bb49000(0x13000) @ 0x4000 fe:00 247072 0]: r-xp /usr/bin/dash`. The
+/// process is -1 for the kernel, and a build-id may replace device, inode and generation.
 fn mapping(text: &[u8]) -> Option<Mapped> {
     let text = String::from_utf8_lossy(text);
     let (who, rest) = text.split_once(": [")?;

@@ -1,4 +1,4 @@
-//! Turns counts into a recording.
+//! Summary: turns counts into a recording.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -166,7 +166,7 @@ fn executable(regions: &[tiermem_trace::recording::Region]) -> Executable {
     Executable { path: path.unwrap_or_default().to_owned(), build_id: None }
 }
 
-/// Who answered how many, as tables 4.3 to 4.7 of Fisher 2025 have it.
+/// Accesses by the level that answered, as in tables 4.3 to 4.7 of Fisher 2025.
 fn answered(answers: &[u64; 14]) -> String {
     let all: u64 = answers.iter().sum();
     let mut by_count: Vec<_> =

@@ -1,4 +1,4 @@
-//! Texts of perf with known counts, and any text against a slow twin.
+//! Tests with perf texts of known counts, and random texts against a slow twin.
 
 use std::collections::BTreeMap;
 
@@ -394,7 +394,7 @@ proptest! {
         prop_assert_eq!(recording.samples.iter().map(|it| it.weight as u64).sum::<u64>(), total);
     }
 
-    /// Whatever a text has, it is taken or refused.
+    /// Any text is accepted or refused.
     #[test]
     fn any_text_is_taken_or_refused(start in 0usize..3, cuts in prop::collection::vec((0usize..6000, 0usize..40, ".{0,12}"), 0..8)) {
         let mut text = [SCRIPT, DUMP, MAPPINGS][start].as_bytes().to_vec();

@@ -1,14 +1,13 @@
-//! Which frame each page of a program lies in, as far as it is known, and since when.
+//! Page frames of a program: which frame each page lies in, as far as it is known, and since when.
 //!
-//! A *mapping* is a page in a frame for a while. A line in the modelled caches carries the mapping that its page had when it
-//! was filled, since real caches know lines by their physical address: it is written back there, whatever its virtual
-//! address means by then.
+//! A *mapping* is a page in a frame for a while. A line in the modelled caches carries the
+//! mapping that its page had when it was filled, since real caches know lines by their physical
+//! address: it is written back there, even if its virtual address means other memory by then.
 //!
-//! The table is asked when a transaction needs a page, and it asks the kernel when it does not know. What it knows holds
-//! until a fault in the same 2 MiB says that the kernel has changed something there: a fault may put in a huge page, or
-//! several pages around the one that was touched, so the neighbours are looked at again when they are next needed.
-//! Changes without a fault (a moved mapping, compaction, huge pages made in the background) are found by
-//! [`Frames::sweep`].
+//! The table is asked when a transaction needs a page, and it asks the kernel when it does not know the frame.
+//! An entry is valid until a fault in the same 2 MiB: a fault may install a huge page, or several pages around
+//! the one that was touched, so the neighbours are looked up again when they are next needed. Changes without
+//! a fault (a moved mapping, compaction, huge pages made in the background) are found by [`Frames::sweep`].
 
 use std::num::NonZeroU64;
 
@@ -48,16 +47,16 @@ const LOOKS_MAX: u32 = 8;
 pub struct FrameCounts {
     /// Pages that transactions asked for.
     pub pages: u64,
-    /// Those whose frame was known when it was first asked for.
+    /// Pages with a frame that was known when it was first asked for.
     pub at_once: u64,
-    /// Those whose frame became known later.
+    /// Pages with a frame that became known later.
     pub late: u64,
     /// How often a page was found in another frame than before.
     pub remapped: u64,
 }
 
 impl FrameCounts {
-    /// Pages whose frame never became known.
+    /// Pages with a frame that never became known.
     pub fn unresolved(&self) -> u64 {
         self.pages - self.at_once - self.late
     }
@@ -128,7 +127,7 @@ impl Frames {
         }
     }
 
-    /// Looks again at the pages whose frames are not known.
+    /// Looks again for the pages with unknown frames.
     pub fn retry(&mut self, table: &mut impl PageTable) {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain_mut(|(mapping, id, looks)| {
@@ -171,7 +170,7 @@ impl Frames {
         self.mappings.get(mapping as usize).copied().flatten()
     }
 
-    /// Pages whose addresses have come to mean other memory since the last call, if any.
+    /// Pages with addresses that mean other memory since the last call, if any.
     pub fn take_moved(&mut self) -> Option<Vec<u64>> {
         (!self.moved.is_empty()).then(|| std::mem::take(&mut self.moved))
     }
@@ -351,7 +350,7 @@ mod tests {
     }
 
     proptest! {
-        /// With a fault told for every change, whatever is known of a page when it is used is the truth.
+        /// With a fault reported for every change, the known frame of a page is right whenever it is used.
         #[test]
         fn what_is_told_of_is_known(steps in prop::collection::vec((0u8..4, 0u64..1200, 1u64..1 << 40), 1..300)) {
             let (mut frames, mut table) = (Frames::default(), Fake::default());

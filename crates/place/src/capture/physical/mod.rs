@@ -1,15 +1,16 @@
 //! Physical memory traces of a program, without a patched kernel and without a patched Valgrind.
 //!
-//! Yang 2023, section 3.1, filters what Valgrind sees of a program through modelled caches and translates what is left with
-//! the page table updates that a patched kernel tells. Here the parts are those that every machine has:
+//! Yang 2023, section 3.1, filters the accesses that Valgrind sees through
+//! modelled caches, and translates the remaining ones with the page table updates
+//! that a patched kernel reports. Here the parts are those that every machine has:
 //!
 //! - Valgrind's Lackey writes every access as a line of text into a pipe;
-//! - [`tiermem_trace::filter::hierarchy`] lets through what reaches memory;
+//! - [`tiermem_trace::filter::hierarchy`] lets through the accesses that reach memory;
 //! - Valgrind runs the program within its own process, so the program's addresses are that process's, and
 //!   `/proc/PID/pagemap` has their frames;
-//! - software events of `perf` tell each page fault as it happens, so that [`frames`] knows when a page has to be looked
-//!   up anew;
-//! - [`Timing`] says when an access would have happened without Valgrind.
+//! - software events of `perf` report each page fault as it happens, so that [`frames`] knows when to look up a page
+//!   again;
+//! - [`Timing`] computes when an access would have happened without Valgrind.
 
 pub mod frames;
 mod queue;
@@ -34,7 +35,7 @@ use crate::capture::{CaptureError, Stop};
 use self::frames::{FrameCounts, Frames, PageLookup, PageTable};
 use self::queue::Queue;
 
-/// At least so long between two looks at all pages.
+/// Least time between two looks at all pages.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// At most such a part of the time goes into them.
 const SWEEP_SHARE: u32 = 50;
@@ -50,9 +51,9 @@ pub struct Options {
     pub caches: Shapes,
     /// What takes how long.
     pub timing: Timing,
-    /// The program is ended after so many transactions between the last-level cache and memory.
+    /// Transactions between the last-level cache and memory after which the program is ended.
     pub transactions: u64,
-    /// Nothing is recorded before so many instructions; the caches see them.
+    /// Instructions before recording starts; the caches see them.
     pub skip_instructions: u64,
     /// Whether instruction fetches go through the caches.
     pub fetches: bool,
@@ -74,9 +75,9 @@ pub enum Ending {
 /// What was recorded.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// Lines read from memory that stand in the trace.
+    /// Lines read from memory in the trace.
     pub loads: u64,
-    /// Lines written to memory that stand in the trace.
+    /// Lines written to memory in the trace.
     pub stores: u64,
     /// Transactions left out because their frame never became known.
     pub left_out: u64,
@@ -98,8 +99,8 @@ pub struct Summary {
     pub ending: Ending,
 }
 
-/// Records a program. `progress` is told the transactions so far, many times a second. Whatever happens, the program does not
-/// outlive this call. The writer is not finished: after an error, what it has is the caller's to keep or to drop.
+/// Records a program. `progress` gets the transactions so far, many times a second. The program never
+/// outlives this call. The writer is not finished: after an error, the caller keeps or drops its contents.
 pub fn record(
     options: &Options,
     writer: &mut dyn Writer,
@@ -183,7 +184,7 @@ impl PageTable for Table {
     }
 }
 
-/// What stands behind the caches: translation, time, and the queue to the writer.
+/// The parts behind the caches: translation, time, and the queue to the writer.
 struct Traffic {
     frames: Frames,
     table: Table,
@@ -273,7 +274,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes in what has become of the program's pages: faults, frames that were waited for, now and then everything.
+    /// Processes changes of the program's pages: faults, awaited frames, and now and then all pages.
     fn look_at_pages(&mut self) {
         let Traffic { frames, table, queue, .. } = &mut self.traffic;
         let mut lost = 0;

@@ -1,4 +1,4 @@
-//! Transactions that wait for their frames to become known, in order, and their way to the writer.
+//! Queue of transactions that wait for their frames to become known, in order, on their way to the writer.
 
 use tiermem_base::Access;
 use tiermem_trace::writer::Writer;
@@ -11,9 +11,9 @@ const HELD: usize = 32 << 10;
 
 /// Transactions in their order.
 ///
-/// What Lackey says of an access may be read before the access has happened, and then its page has no frame yet. So a
-/// transaction is kept until more has been read behind it, and its page has been looked at again. One whose frame is
-/// unknown even then is left out and counted.
+/// Lackey's line about an access may be read before the access has happened, and then its page
+/// has no frame yet. So a transaction is kept until more has been read behind it, and its page
+/// has been looked up again. One with a frame that is unknown even then is left out and counted.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     records: Vec<Access>,

@@ -1,7 +1,7 @@
-//! The source `damon`: the kernel's Data Access MONitor, driven through its files in sysfs.
+//! Source `damon`: the kernel's Data Access MONitor, driven through its files in sysfs.
 //!
-//! Somebody else may use DAMON on this machine, and asking for monitors resets what they have set. So this source only begins
-//! where there are none, and takes away the one that it has made.
+//! Another program may use DAMON on this machine, and creating monitors resets its settings. So
+//! this source only starts where there are no monitors, and removes the one that it has made.
 
 use std::fs;
 use std::io;
@@ -38,7 +38,7 @@ pub(in crate::capture) struct Damon {
     /// How many there are; 0 when this one has been taken away.
     count_file: PathBuf,
     is_on: bool,
-    /// Whether this is still the one who asked for the monitor: what comes after it is somebody else's.
+    /// Whether the monitor is still this source's own: a later one belongs to another program.
     is_ours: bool,
     /// It ends by itself with the process that it monitors; there is none if it is of the whole machine.
     ends_with_process: bool,
@@ -49,16 +49,14 @@ pub(in crate::capture) struct Damon {
 impl Damon {
     /// Monitors the virtual addresses of a process.
     ///
-    /// # Errors
-    /// If the kernel has no DAMON for virtual addresses, or somebody else uses DAMON.
+    /// # Errors If the kernel has no DAMON for virtual addresses, or DAMON is in use already.
     pub fn open(pid: u32) -> io::Result<Self> {
         Damon::open_below(Path::new(ADMIN), &Subject::Process(pid))
     }
 
-    /// Monitors physical addresses, whoever uses them.
+    /// Monitors physical addresses of all processes.
     ///
-    /// # Errors
-    /// If the kernel has no DAMON for physical addresses, or somebody else uses DAMON.
+    /// # Errors If the kernel has no DAMON for physical addresses, or DAMON is in use already.
     pub fn open_machine(ram: &[Ram]) -> io::Result<Self> {
         Damon::open_below(Path::new(ADMIN), &Subject::Memory(ram))
     }
@@ -197,7 +195,7 @@ impl Source for Damon {
         if self.is_on {
             self.spent = number(&self.kdamond.join("pid"))
                 .and_then(|pid| cpu_time::spent_by_thread(u32::try_from(pid).ok()?));
-            // A monitor whose program has ended is off already.
+            // The monitor of a program that has ended is off already.
             let _ = self.set("state", "off");
             self.is_on = false;
         }

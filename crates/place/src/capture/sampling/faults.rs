@@ -1,4 +1,4 @@
-//! The source `faults`: where pages were first touched, or touched again after the kernel had taken them away.
+//! Source `faults`: where pages were first touched, or touched again after the kernel had reclaimed them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +20,8 @@ pub(in crate::capture) struct Faults {
 }
 
 impl Faults {
-    /// Of a process; of one that runs already, the thread of that number and those that it starts.
+    /// Opens it for a process; in one that is running already, it
+    /// covers the thread of that number and the threads that it starts.
     pub fn open(pid: u32) -> io::Result<Self> {
         Ok(Faults { watch: FaultWatch::open(pid)?, pages: BTreeMap::new(), lost: 0 })
     }

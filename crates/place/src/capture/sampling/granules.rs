@@ -1,5 +1,5 @@
-//! Which ranges of a program are divided into granules, and how: each granule a mapping of its own, or a run of its pages, drawn
-//! anew from time to time, that stands for it.
+//! Division of a program's ranges into granules: each granule is a mapping of its
+//! own, or a run of its pages, drawn anew from time to time, as a sample of it.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ const PAGE_BYTES: u64 = 4096;
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 /// Pages that are looked at in a window, all runs together: more say more, and cost the program more.
 const LOOKED_AT: u64 = 4096;
-/// A run has so many of them at least, and at most.
+/// Least and most pages of a run.
 const RUN_PAGES: std::ops::RangeInclusive<u64> = 16..=64;
-/// Smaller granules are looked at as wholes: there are so many of them that a mapping more for each costs more than it saves.
+/// Smaller granules are observed whole: there are too many of them for a mapping more each.
 pub(super) const DRAWN_MIN_BYTES: u64 = 128 * PAGE_BYTES;
-/// Runs stay where they are so long: setting them elsewhere takes the program some microseconds a granule.
+/// Time between draws of the runs: moving them costs the program some microseconds a granule.
 const REDRAW: Duration = Duration::from_millis(250);
 /// Granules of one program: the kernel allows 65,530 mappings by default (`vm.max_map_count`), and the program needs some.
 const GRANULES_MAX: u64 = 48 << 10;
@@ -28,7 +28,7 @@ struct Divided {
     end: u64,
     granules: Granules,
     is_file: bool,
-    /// Whether runs stand for its granules.
+    /// Whether its granules are sampled by runs.
     drawn: bool,
     /// Mappings that it was made into.
     mappings: u64,
@@ -54,8 +54,8 @@ pub(super) fn is_file(line: &MapLine) -> bool {
 }
 
 impl Division {
-    /// Divides what is mapped now and was not before, and draws runs anew if it is time. `is_drawn` says whether runs are to stand
-    /// for the granules of files, and of what is no file's; `is_huge`, whether huge pages may be there.
+    /// Divides new mappings, and draws runs anew when it is time. `is_drawn` says whether granules of
+    /// files, and of anonymous memory, are sampled by runs; `is_huge`, whether huge pages may be there.
     pub fn divide(
         &mut self,
         shape: &Shape<'_>,
@@ -166,7 +166,7 @@ fn whole(range: &Divided) -> Draw {
     Draw { granule_bytes: bytes, origin, run_bytes: bytes, seed: 0 }
 }
 
-/// Has the agent divide a range, and tells how many mappings became of it.
+/// Has the agent divide a range; returns the number of mappings that resulted.
 fn made(agent: &mut Agent, range: &Divided, draw: Draw, refused: &mut Option<String>) -> u64 {
     let (bytes, granules) = (range.end - range.start, range.granules);
     let done = if range.drawn {

@@ -1,4 +1,4 @@
-//! Sources that scan a running program repeatedly: their inputs and outputs.
+//! Sampling sources that scan a running program repeatedly: their inputs and outputs.
 
 pub(super) mod damon;
 pub(super) mod faults;

@@ -1,8 +1,8 @@
-//! Estimates how often pages are touched, from which of them were touched within windows of several lengths.
+//! Access rate of pages, estimated from the shares touched within windows of several lengths.
 //!
-//! A page table tells whether a page was touched, not how often. But of many pages that are touched at a rate, each at its own
-//! times, a share of 1 - exp(-rate x window) is touched within a window. So short windows tell hot granules apart, in which
-//! within a long one every page is touched, and long windows cold ones.
+//! A page table shows whether a page was touched, not how often. But of many pages that are touched at a rate, each
+//! at its own times, a share of 1 - exp(-rate x window) is touched within a window. So short windows distinguish
+//! hot granules, in which every page is touched within a long one, and long windows distinguish cold ones.
 
 /// What a window saw of a granule.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,12 +1,13 @@
-//! The source `refs`: which pages were referenced, from the bits that the processor sets in page tables.
+//! Source `refs`: which pages were referenced, from the bits that the processor sets in page tables.
 //!
-//! The kernel tells them for each mapping (`/proc/PID/smaps`), not for each page. So the agent within the program makes
-//! mappings of their own, by leaving parts of it out of core dumps, which changes nothing else. Without an agent the granules are
-//! the program's own mappings.
+//! The kernel shows them for each mapping (`/proc/PID/smaps`), not for each page. So the
+//! agent within the program splits mappings, by excluding parts of them from core dumps,
+//! which changes nothing else. Without an agent the granules are the program's own mappings.
 //!
-//! A bit that was cleared costs the program when it is set again, 0.4 us in a virtual machine: a tenth of a second for every look
-//! at a GiB. So a run of each granule's pages stands for all of them, and those alone are cleared. Where there may be huge pages,
-//! which have one bit for 2 MiB and which a run would divide, and where the system does not let runs be cleared, all pages are.
+//! A cleared bit costs the program time when it is set again, 0.4 us in a virtual machine: a tenth of
+//! a second for every look at a GiB. So a run of each granule's pages is the sample of all of them,
+//! and only those bits are cleared. All bits are cleared where there may be huge pages, which have
+//! one bit for 2 MiB and which a run would divide, and where the system does not allow clearing runs.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -48,18 +49,19 @@ pub(in crate::capture) struct Refs {
     runs: Vec<Run>,
     ranges: Vec<(u64, u64)>,
     has_agent: bool,
-    /// Whether runs may stand for granules at all.
+    /// Whether granules may be sampled by runs at all.
     may_draw: bool,
     /// Whether huge pages may be in what is no file's, and in files.
     huge: [bool; 2],
-    /// Whether runs stand for granules in this slice, of what is no file's and of files.
+    /// Whether granules are sampled by runs in this slice, of anonymous memory and of files.
     drawn: [bool; 2],
     huge_bytes: u64,
     shared_bytes: u64,
 }
 
 impl Refs {
-    /// Of a process, in granules of so many bytes: every page of them, or a run where that may stand for all.
+    /// Opens it for a process, in granules of `granule_bytes`:
+    /// every page of them, or a sample run where that is possible.
     pub fn open(pid: u32, granule_bytes: u64, every_page: bool) -> io::Result<Self> {
         let process = PidFd::open(pid)?;
         let is_allowed = aging::is_allowed(process.as_fd());
@@ -96,7 +98,7 @@ impl Refs {
         read
     }
 
-    /// Takes in what a window told of mappings whose pages were all cleared.
+    /// Adds the result of a window over mappings that were cleared entirely.
     fn add_whole(&mut self, usage: &Usage, fresh_bytes: u64, begun: Instant) {
         // A huge page is touched as a whole: one, not 512.
         let is_huge = usage.huge_bytes * 2 > usage.resident_bytes;
@@ -192,8 +194,8 @@ impl Source for Refs {
     }
 
     fn open_window(&mut self) -> io::Result<()> {
-        // A page that comes to be in memory is touched for that, as often as it may be later. So of a program that grows it has to be
-        // known what there was before.
+        // A page is touched once when it becomes resident, however often it may be touched
+        // later. So for a growing program the pages resident before must be known.
         if !self.is_current
             && resident_bytes(self.pid).abs_diff(self.resident_bytes) > self.resident_bytes / 128
         {
@@ -213,7 +215,7 @@ impl Source for Refs {
 
     fn close_window(&mut self) -> io::Result<()> {
         let Some((from, to)) = self.cleared.take() else { return Ok(()) };
-        // A granule that comes to be in memory late in a slice was not touched before.
+        // A granule that becomes resident late in a slice was not touched before.
         self.observed_s += to.elapsed().as_secs_f64();
         let before = std::mem::take(&mut self.usages);
         let was_current = self.is_current;

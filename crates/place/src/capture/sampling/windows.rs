@@ -1,4 +1,4 @@
-//! What was seen of each granule in the windows of a slice.
+//! Windows of a slice: the observations of each granule.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,16 +25,16 @@ struct Granule {
     count: usize,
     /// Pages, the most of any window.
     pages: u32,
-    /// How many pages of the granule each of them stands for.
+    /// Pages of the granule that each of them represents.
     scale: f64,
     /// Pages that came to be in memory, and were touched for that.
     fresh: u64,
 }
 
 impl Windows {
-    /// Takes in what a window saw of a granule, of whose pages each that was looked at stands for `scale`. A granule that has
-    /// another size than before is another one. `fresh` more pages came to be in memory meanwhile: a touch each, which says nothing of
-    /// how often they will be touched.
+    /// Adds a window's observation of a granule; each observed page represents `scale` pages.
+    /// A granule of another size than before is a new one. `fresh` more pages became resident
+    /// meanwhile: a touch each, which says nothing of how often they will be touched.
     pub fn add(&mut self, address: u64, bytes: u64, scale: f64, window: SampleWindow, fresh: u32) {
         let none = SampleWindow { seconds: 0.0, touched: 0, pages: 0 };
         let unseen = Granule { bytes, windows: [none; WINDOWS_MAX], count: 0, pages: 0, scale, fresh: 0 };

@@ -1,7 +1,7 @@
-//! The source `writes`: which pages were written, from a write protection that the kernel lifts by itself and remembers.
+//! Source `writes`: which pages were written, by a write protection that the kernel lifts by itself and remembers.
 //!
-//! Only the program can ask for that protection, so this source needs the agent; asking which pages were written is done
-//! from outside, at little cost: the kernel tells written pages alone.
+//! Only the program can ask for that protection, so this source needs the agent. Reading the
+//! written pages is done from outside, at little cost: the kernel lists only written pages.
 
 use std::collections::BTreeMap;
 use std::io;
