@@ -1,6 +1,6 @@
-//! Text in HTML and SVG.
+//! Escaping of text for HTML and SVG.
 
-/// Text that may stand in HTML, within quotes too.
+/// Text that is safe in HTML, within quotes too.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! Gathers everything that the page shows in one pass over a trace.
+//! Gatherer: collects everything that the page shows in one pass over a trace.
 
 use serde::Serialize;
 use tiermem_base::Access;
@@ -12,7 +12,7 @@ const GAIN_PARTS: u32 = 10;
 const SMALLEST_PART: f64 = 512.0;
 /// Sizes of the curve from which gains and costs are told, evenly over the working set, where more sizes cost nothing.
 const FINE_SIZES: usize = 200;
-/// Sizes of caches whose costs are told.
+/// Number of cache sizes with a reported cost.
 const COST_SIZES: u32 = 60;
 
 /// What is looked at and how.

@@ -1,6 +1,6 @@
-//! What a trace needs of memory: gathered in one pass ([`Gatherer`]), and drawn as one self-contained page
-//! ([`Report::to_html`]) that needs no network and, but for values under the pointer, no script. What a program does with
-//! its memory is drawn by [`heatmap`].
+//! Report on a trace's memory needs: gathered in one pass ([`Gatherer`]), and drawn as
+//! one self-contained page ([`Report::to_html`]) that needs no network and, except for
+//! values under the pointer, no script. [`heatmap`] draws a program's use of its memory.
 #![forbid(unsafe_code)]
 
 mod chart;

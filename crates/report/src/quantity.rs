@@ -1,4 +1,4 @@
-//! Numbers as people read them: each kind of quantity has its units, its ticks and its words.
+//! Quantities as text for people: each kind has its units, its ticks and its words.
 
 /// What a number on an axis counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ fn money(value: f64) -> String {
     }
 }
 
-/// A number to so many significant digits, without zeros at its end.
+/// A number to `digits` significant digits, without zeros at its end.
 pub fn trimmed(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".to_owned();

@@ -1,4 +1,4 @@
-//! How much of a trace is sampled by default.
+//! Default sample rate of a trace.
 
 use tiermem_trace::{Trace, TraceError};
 
@@ -11,7 +11,7 @@ const SAMPLE_RATE_MIN: f64 = 0.0005;
 /// Records that are read to see how long a trace is.
 const LOOK_AHEAD: u64 = 200_000;
 
-/// The sample rate for a trace of so many requests.
+/// The sample rate for a trace of `requests` requests.
 pub fn sample_rate_for(requests: u64) -> f64 {
     if requests <= WHOLE_REQUESTS_MAX {
         1.0

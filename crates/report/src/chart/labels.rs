@@ -1,4 +1,4 @@
-//! Names beside lines: in the order of the lines, as near to them as they can be without covering each other.
+//! Labels beside lines: in the order of the lines, as near to them as possible without overlap.
 
 /// Moves places, one for each name, apart until they are `gap` from each other and within `range`; the order stays, and equal
 /// ones keep the order given. Shifts are small: neighbours that are too close move as one block around their middle.

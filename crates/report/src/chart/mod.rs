@@ -1,4 +1,4 @@
-//! Charts: what they show, apart from how large they are drawn.
+//! Charts: their content, independent of the size at which they are drawn.
 
 mod labels;
 mod scale;
@@ -114,7 +114,7 @@ pub struct Stop {
 }
 
 impl Chart {
-    /// The names and colours of the series whose values are told.
+    /// The names and colours of the series with values in the tooltip.
     pub fn series(&self) -> Vec<(&str, Colour)> {
         fn series(mark: &Mark) -> Option<(&str, Colour)> {
             match mark {

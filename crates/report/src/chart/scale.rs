@@ -1,4 +1,4 @@
-//! Where values stand along an axis, and where its ticks are.
+//! Scale of an axis: where values are along it, and where its ticks are.
 
 use crate::quantity::Quantity;
 

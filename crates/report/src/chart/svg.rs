@@ -1,5 +1,5 @@
-//! Drawing a chart as SVG. Text has its true size, so each chart is drawn for several widths and the page shows the one
-//! that fits.
+//! SVG output of a chart. Text has its true size, so each chart is
+//! drawn for several widths and the page shows the one that fits.
 
 use std::fmt::Write;
 
@@ -202,7 +202,7 @@ fn draw_mark(out: &mut String, area: &Area<'_>, mark: &Mark) {
     }
 }
 
-/// A value in so few characters that it fits above a bar.
+/// A value as text short enough to fit above a bar.
 fn short(area: &Area<'_>, value: f64) -> String {
     match area.y.quantity {
         crate::quantity::Quantity::Share if value < 0.000_5 => "<0.1".to_owned(),
@@ -231,8 +231,8 @@ fn band(out: &mut String, area: &Area<'_>, points: &[At], class: &str) {
     let _ = write!(out, "<path class=\"band {class}\" d=\"{}Z\"/>", path(area, upper.chain(lower)));
 }
 
-/// Names beside the ends of the lines. Where lines come together at their ends, the names stand in the order that the
-/// lines have where they are farthest apart.
+/// Names beside the ends of the lines. Where lines meet at their ends, the
+/// names are in the order that the lines have where they are farthest apart.
 fn line_names(out: &mut String, area: &Area<'_>, chart: &Chart) {
     let lines: Vec<(&str, String, &[At])> = chart
         .marks

@@ -1,4 +1,4 @@
-//! Bytes as text (RFC 4648, section 4), for pictures and numbers within a page.
+//! Base64 encoding (RFC 4648, section 4), for pictures and numbers within a page.
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

@@ -1,4 +1,4 @@
-//! The selected part of a recording, gathered in one pass: granules by slices of ranges of regions.
+//! Field: the selected part of a recording, gathered in one pass, as granules by slices of ranges of regions.
 
 use tiermem_base::{Heat, Op};
 use tiermem_trace::recording::{Level, Recording, Sample, Selection};
@@ -133,7 +133,7 @@ impl Field {
     }
 }
 
-/// That so many granules and slices do not fit into memory.
+/// The selected granules and slices do not fit into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{granules} granules in {slices} slices are too many")]
 pub struct TooFine {
@@ -199,7 +199,7 @@ pub fn gather(
 }
 
 impl Field {
-    /// Adds a sample, spread evenly over what it stands for; what lies outside of the window is left out.
+    /// Adds a sample, spread evenly over its bytes and time; parts outside of the window are left out.
     fn add(&mut self, sample: &Sample, row: usize) {
         let size = self.window.granule_bytes;
         let (from, to) = (sample.offset, sample.offset.saturating_add(u64::from(sample.bytes.max(1))));

@@ -1,4 +1,4 @@
-//! What views have in common: the lines above a picture, the bar of colours, and axes.
+//! Layout shared by all views: the lines above a picture, the colour bar, and axes.
 
 use super::colour::{Map, Rgb};
 use super::scene::{Anchor, Item, Scene, Size, wrap};
@@ -44,7 +44,7 @@ pub struct Colours {
 }
 
 impl Colours {
-    /// For all of these values; those that are no numbers were never accessed.
+    /// For all of these values; NaN means never accessed.
     pub fn of<'v>(look: &Look, title: String, values: impl Iterator<Item = &'v f32>) -> Self {
         let (map, axis) = match look.show {
             Show::Accesses => (Map::Viridis, count_axis(look.scale, "", values)),

@@ -1,4 +1,4 @@
-//! The heatmap itself: a region's granules in rows, read as text is, coloured by how often each was accessed.
+//! Heatmap of a region: its granules in rows, in reading order, coloured by the number of accesses.
 
 use tiermem_model::heat::period;
 
@@ -30,7 +30,7 @@ struct Fit {
 }
 
 impl Fit {
-    /// Of so many granules in rows of `columns` within so many pixels.
+    /// For `granules` in rows of `columns`, within `width` by `height` pixels.
     fn of(granules: usize, columns: usize, width: usize, height: usize) -> Self {
         let columns = columns.max(1);
         let rows = granules.div_ceil(columns).max(1);
@@ -69,7 +69,7 @@ impl Fit {
         (!is_full).then(|| "the last row ends where the region does".to_owned())
     }
 
-    /// The cells of some values, the highest of those that share one.
+    /// The cells of some values; a cell of several values has the highest.
     fn values(&self, values: &[f32]) -> Vec<f32> {
         let (cells, lines) = self.cells();
         let mut highest = vec![f32::NAN; cells * lines];
@@ -242,7 +242,7 @@ pub fn map_of_regions(look: &Look, fields: &[Field]) -> Scene {
     draw_panels(look, &panels, &title, &remarks, look.measure())
 }
 
-/// Panels that stand in a row.
+/// Number of panels in a row.
 fn per_row(count: usize) -> usize {
     match count {
         0..=4 => count.max(1),
@@ -262,7 +262,7 @@ fn per_row(count: usize) -> usize {
     }
 }
 
-/// Pixels that each of so many panels has.
+/// Pixels of each of `count` panels.
 fn panel_pixels(count: usize) -> (usize, usize) {
     let each = (2000 / per_row(count)).saturating_sub(32).clamp(120, 900);
     (each, each)
@@ -301,7 +301,7 @@ fn draw_panels(look: &Look, panels: &[Panel], title: &str, remarks: &[String], m
     scene
 }
 
-/// A text cut to so many letters.
+/// A text cut to this number of letters.
 fn shortened(text: &str, letters: usize) -> String {
     match text.chars().count() > letters.max(3) {
         true => text.chars().take(letters.max(3) - 2).chain("..".chars()).collect(),

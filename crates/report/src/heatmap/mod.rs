@@ -1,8 +1,8 @@
-//! Heatmaps of recordings: how often each part of a memory region was accessed, drawn for paper and for the screen (Fisher 2025,
-//! sections 3.2 and 4.1).
+//! Heatmaps of recordings: how often each part of a memory region was accessed,
+//! drawn for paper and for the screen (Fisher 2025, sections 3.2 and 4.1).
 //!
-//! [`gather`] takes what is asked for out of a recording, a [`Field`] for each region; a [`Look`] says how it is drawn; each view
-//! makes a [`Scene`] of it, which [`png`] and [`svg`] write. [`page`] makes a page of all views to move about in.
+//! [`gather`] takes the selected part out of a recording, a [`Field`] for each region; a [`Look`] says how it is drawn;
+//! each view makes a [`Scene`] of it, which [`png`] and [`svg`] write. [`page`] makes an interactive page of all views.
 
 mod autocorrelation;
 mod base64;
@@ -56,7 +56,7 @@ pub enum ScaleChoice {
     Log,
 }
 
-/// How many granules stand in a row of a map.
+/// Number of granules in a row of a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Columns {
     /// As many as there are rows, or one more.
@@ -67,7 +67,7 @@ pub enum Columns {
 }
 
 impl Columns {
-    /// The number for so many granules; at least 1.
+    /// The number of columns for this number of granules; at least 1.
     pub fn of(self, granules: usize) -> usize {
         match self {
             Columns::Square => (granules as f64).sqrt().ceil() as usize,

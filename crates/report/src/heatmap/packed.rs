@@ -1,5 +1,5 @@
-//! Numbers for the page, small: values become codes of a byte with a table of what each code means, compressed (RFC 1950) and
-//! written as base64.
+//! Packed numbers for the page: values become codes of one byte with a
+//! table of their values, compressed (RFC 1950) and written as base64.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! The interactive page: all views of all regions in one file, which needs no network.
+//! Interactive page: all views of all regions in one file, which needs no network.
 
 use std::fmt::Write;
 
@@ -87,7 +87,7 @@ fn capitalised(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The answer in a headline, and what stands behind it.
+/// The answer in a headline, and the figures behind it.
 fn answer(look: &Look, regions: &[PageRegion], heats: &[&Heat], sum: f64) -> (String, String) {
     let noun = noun(look.recording, look.selection.source);
     let Some(first) = regions.first().filter(|_| sum > 0.0) else {

@@ -1,4 +1,4 @@
-//! The path of a hotspot: its position slice by slice, over a map of space and time.
+//! Path of a hotspot: its position slice by slice, over a map of space and time.
 
 use tiermem_base::Heat;
 use tiermem_model::heat::hotspot;

@@ -1,4 +1,4 @@
-//! Pictures as PNG: two pixels to the point, with letters of Noto Sans Mono.
+//! PNG output of pictures: two pixels to the point, with letters of Noto Sans Mono.
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 
@@ -7,7 +7,7 @@ use super::scene::{Anchor, Item, Scene, Size};
 
 /// Pixels to the point.
 const PIXELS: f64 = 2.0;
-/// What stands for a letter that the font lacks.
+/// Replaces a letter that the font lacks.
 const UNKNOWN: char = '?';
 
 /// The picture as a file.
@@ -176,7 +176,7 @@ impl Canvas {
                 Anchor::Middle => long / 2,
                 Anchor::End => long,
             };
-        // A glyph's feet stand at about four fifths of its height.
+        // The baseline of a glyph is at about four fifths of its height.
         let top = (at.1 * PIXELS - 0.78 * height.val() as f64).round() as i64;
         for (number, letter) in text.chars().enumerate() {
             let letter = match letter {

@@ -1,4 +1,4 @@
-//! The scatter plot: accesses over granules (Fisher 2025, figure 4.5).
+//! Scatter plot: accesses over granules (Fisher 2025, figure 4.5).
 
 use super::layout::{MARGIN, Plot, begin, count_axis};
 use super::scene::{Item, Scene};

@@ -1,4 +1,4 @@
-//! Pictures as a list of what is drawn, in points; pixels and SVG are two ways to draw the same.
+//! Scene: a picture as a list of shapes, in points; PNG and SVG draw the same scene.
 
 use super::colour::Rgb;
 
@@ -116,7 +116,7 @@ pub struct Scene {
     pub height: f64,
     /// Behind everything.
     pub page: Rgb,
-    /// What it shows, for those who cannot see it.
+    /// Its content as text, for screen readers.
     pub title: String,
     /// From back to front.
     pub items: Vec<Item>,

@@ -1,4 +1,4 @@
-//! Pictures as SVG.
+//! SVG output of pictures.
 
 use std::fmt::Write;
 

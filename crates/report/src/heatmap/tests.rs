@@ -1,4 +1,4 @@
-//! A small recording with everything in it, and what all views hold to.
+//! Tests with a small recording that has everything in it, and the properties of all views.
 
 use tiermem_base::Op;
 use tiermem_trace::recording::{Head, Level, Mode, Recording, Region, RegionKind, Sample, Slice, Source};

@@ -1,4 +1,4 @@
-//! What pictures say about themselves.
+//! Captions of pictures.
 
 use tiermem_base::Op;
 use tiermem_trace::recording::{Level, LevelChoice, Mode, Recording, Unit};

@@ -1,4 +1,4 @@
-//! How much of a region is used: in each slice, and since the start.
+//! Working set of a region: in each slice, and since the start.
 
 use tiermem_base::Heat;
 use tiermem_model::heat::working_set as model;

@@ -50,7 +50,7 @@ pub fn chart(report: &Report) -> Chart {
     }
 }
 
-/// Who misses least on the average over all sizes, and by how much.
+/// The policy with the lowest miss ratio averaged over all sizes, and its lead.
 fn finding(report: &Report) -> String {
     let mean = |one: &PolicyCurve| {
         one.curve.points.iter().map(|point| point.miss_ratio).sum::<f64>()

@@ -1,4 +1,4 @@
-//! What each tenth of the memory buys.
+//! Gains of memory: the hit ratio that each tenth of the memory adds.
 
 use super::by_policy::points;
 use super::policy_name;

@@ -1,4 +1,4 @@
-//! The working set over time.
+//! Growth of the working set over time.
 
 use tiermem_model::mrc::Unit;
 use tiermem_trace::stat::GrowthPoint;

@@ -1,4 +1,4 @@
-//! The page: what stands on it, and in which order. One file per chart.
+//! Page of a report: its sections and their order. One file per chart.
 
 mod arrival;
 mod by_k;
@@ -114,7 +114,7 @@ impl Report {
         }
     }
 
-    /// The answer in a headline, and what stands behind it.
+    /// The answer in a headline, and the figures behind it.
     fn answer(&self) -> (String, String) {
         let lowest = |one: &PolicyCurve| one.curve.points.last().map_or(1.0, |point| point.miss_ratio);
         let first = self.by_policy.first().or(self.by_k.first());
@@ -262,7 +262,7 @@ fn card(out: &mut String, chart: &Chart, wide: bool) {
     *out += "</figure>";
 }
 
-/// The values for the script, and as a table for those who would rather read.
+/// The values for the script, and as a table for readers.
 fn values(out: &mut String, chart: &Chart) {
     let stops = chart.stops();
     let series = chart.series();

@@ -30,7 +30,7 @@ pub fn chart(report: &Report) -> Option<Chart> {
             let (x, y) = (mean(|at| at.0), mean(|at| at.1));
             let alpha = zipf.alpha_least_squares;
             let fit = |rank: f64| At::new(rank, (y - alpha * (rank.ln() - x)).exp());
-            // As far as it stays within the axes.
+            // As far as the line stays within the axes.
             let reaches = if alpha > 0.0 { (x + y / alpha).exp() } else { f64::INFINITY };
             let end = (last.rank as f64).min(reaches);
             marks.push(Mark::Line {

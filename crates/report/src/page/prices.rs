@@ -1,4 +1,4 @@
-//! What each hit ratio costs.
+//! Prices of hit ratios.
 
 use std::fmt::Write;
 
@@ -10,7 +10,8 @@ use crate::chart::{At, Axis, Chart, Colour, Mark};
 use crate::gather::Report;
 use crate::quantity::{Quantity, grouped, trimmed};
 
-/// So many caches like this one are priced together: a power of a thousand, so that sums are at least some dollars.
+/// Number of caches like this one that are priced together: a
+/// power of a thousand, so that sums are at least some dollars.
 fn caches(report: &Report) -> f64 {
     let whole = report.costs.last().map_or(0.0, |cost| cost.all_fast);
     [1.0, 1e3, 1e6].into_iter().find(|count| whole * count >= 1.0).unwrap_or(1e9)
@@ -25,7 +26,7 @@ fn per_month(count: f64) -> String {
     }
 }
 
-/// A price as it was given, and who says so.
+/// A price as given, and its source.
 fn offered(offer: &Offer) -> String {
     let (Amount::PerGb(amount) | Amount::Each(amount)) = offer.price.amount;
     // A price for all of a tier, by the gigabyte, has no end of digits.
