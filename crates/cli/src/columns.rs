@@ -1,4 +1,4 @@
-//! Rows as a Parquet file, for Python and whoever else reads columns.
+//! Parquet output of rows, for Python and other readers of columns.
 
 use std::fs::File;
 use std::io;
@@ -96,7 +96,7 @@ fn schema(name: &str, kind: Kind) -> Result<Type, ParquetError> {
         .build()
 }
 
-/// Writes a column whose missing cells are null.
+/// Writes a column; missing cells become null.
 fn put<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     cells: impl Iterator<Item = Option<T::T>>,

@@ -1,4 +1,4 @@
-//! How a command ends when it does not end well.
+//! Failure of a command: its message and its exit code.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and a terminal that goes away, for commands that keep what they have finished.
+//! Interrupts by Ctrl-C, SIGTERM or a closed terminal, for commands that keep their finished results.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Whether a signal has come.
+    /// Whether a signal has arrived.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.0.load(Relaxed)
@@ -57,7 +57,7 @@ fn is_ignored(kind: SignalKind) -> bool {
     mask.is_some_and(|mask| mask >> bit & 1 == 1)
 }
 
-/// Whether a signal has come from now on.
+/// Watches for signals from now on.
 pub fn watch() -> Interrupt {
     let interrupt = Interrupt::default();
     let set = interrupt.clone();

@@ -1,4 +1,4 @@
-//! The binary `tiermem`: one subcommand per file.
+//! Binary `tiermem`: one subcommand per file.
 #![forbid(unsafe_code)]
 
 mod block;

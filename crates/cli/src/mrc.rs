@@ -1,4 +1,4 @@
-//! `tiermem mrc`: how much a cache of each size would miss.
+//! `tiermem mrc`: miss-ratio curve, the miss ratio of a cache at each size.
 
 use anyhow::anyhow;
 use clap::Args;

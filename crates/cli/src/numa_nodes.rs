@@ -1,4 +1,4 @@
-//! Which nodes of this machine are fast and slow memory.
+//! NUMA nodes of this machine that are fast and slow memory.
 
 use anyhow::anyhow;
 use tiermem_sys::numa::Topology;

@@ -1,4 +1,4 @@
-//! How results are printed: as a table for people, as CSV or JSON for machines, with the same field names.
+//! Output of results: as a table for people, as CSV or JSON for machines, with the same field names.
 
 use std::io::{self, Write};
 
@@ -23,7 +23,7 @@ pub enum Cell {
     Text(String),
     /// A count, to the right.
     Count(u64),
-    /// A measured number with so many decimals, to the right.
+    /// A measured number with this number of decimals, right-aligned.
     Number(f64, usize),
     /// A number that may be very small, with three digits and a power of ten, to the right.
     #[allow(dead_code)] // Benchmarks that include this file print no such cells.

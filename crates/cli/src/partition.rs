@@ -169,7 +169,7 @@ fn miss(options: &Options, tiers: &[TierSpec]) -> Result<Nanos, Failure> {
     }
 }
 
-/// What the tiers of memory have together, where a percentage is one of so large a working set.
+/// Total capacity of the memory tiers; a percentage is of this working set.
 fn memory_bytes(tiers: &[TierSpec], working_set: u64) -> Result<u64, TierError> {
     let mut sum = 0u64;
     for tier in tiers.iter().filter(|tier| tier.kind.is_memory()) {

@@ -1,4 +1,4 @@
-//! Results told in words: a line for each thing that is asked.
+//! Printing of results in words: a line for each item.
 
 use std::io::{self, Write};
 

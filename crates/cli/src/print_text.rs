@@ -1,4 +1,4 @@
-//! Text on standard output that is no rows.
+//! Printing of text other than rows to standard output.
 
 use std::io::{self, Write};
 

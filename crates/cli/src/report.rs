@@ -1,4 +1,4 @@
-//! `tiermem report`: what a trace needs of memory, as one page.
+//! `tiermem report`: a trace's memory needs, as one page.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -201,7 +201,7 @@ fn report(options: &Options) -> Result<Report, Failure> {
     report
 }
 
-/// A generator's description as it is, and a file by its last name: where it lay is nobody's business.
+/// A generator's description unchanged, and a file by its last name: the report must not show the directory.
 fn name(trace: &str) -> String {
     let is_file = !tiermem_trace::Spec::looks_like_one(trace);
     let last = Path::new(trace).file_name().filter(|_| is_file);

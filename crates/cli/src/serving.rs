@@ -1,4 +1,4 @@
-//! What every server of this binary does: logs, tells how to reach it, stops when it is told to.
+//! Serving: shared by all servers of this binary. Logging, printing addresses, stopping on a signal.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -14,7 +14,7 @@ const FREE_MEMORY_DELAY_MS: u16 = 100;
 
 /// Keeps the process's memory to what it uses. Before any thread is started.
 pub fn limit_free_memory() {
-    // Who asks for another delay gets that.
+    // A delay that the user sets takes precedence.
     let _ = tiermem_sys::allocator::give_back_after(FREE_MEMORY_DELAY_MS);
 }
 
@@ -39,7 +39,7 @@ pub fn start_log(filter: &'static str) -> impl Fn(&'static str) {
     }
 }
 
-/// Prints what nobody may be reading; the server works all the same.
+/// Prints a text and ignores errors: the server works also if the output is closed.
 pub fn say(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -56,7 +56,7 @@ pub fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// A seed that nobody outside can know: the standard library's is random for each process.
+/// A seed that cannot be guessed from outside: the standard library's is random for each process.
 pub fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -73,7 +73,7 @@ impl Signals {
         Signals { interrupt: signal(SignalKind::interrupt()), terminate: signal(SignalKind::terminate()) }
     }
 
-    /// Ready when one has come.
+    /// Ready when a signal has arrived.
     pub async fn stopped(self) {
         let (Ok(mut interrupt), Ok(mut terminate)) = (self.interrupt, self.terminate) else {
             tracing::error!("signals cannot be received: only SIGKILL will stop the server");

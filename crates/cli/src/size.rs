@@ -1,4 +1,4 @@
-//! Cache sizes as the command line gives them: numbers, percentages, or so many over the working set.
+//! Cache sizes on the command line: numbers, percentages, or a number of sizes over the working set.
 
 use std::str::FromStr;
 
@@ -32,7 +32,7 @@ impl FromStr for Size {
 }
 
 impl Size {
-    /// The size in units, when the working set has so many; never 0 of a working set that has any.
+    /// The size in units, for a working set of this size; never 0 of a working set that is not empty.
     pub fn units(self, working_set: u64) -> u64 {
         match self {
             Size::Units(units) => units,

@@ -1,4 +1,4 @@
-//! The TRACE argument that many commands take: opening it, limiting it, and showing how far it is.
+//! TRACE argument of many commands: opening it, limiting it, and showing progress.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -142,7 +142,7 @@ impl TraceArgs {
         self.try_open().map_err(|error| advise_on_trace(&error))
     }
 
-    /// The same for those who tell of an error themselves.
+    /// Opens the trace, for callers that report the error themselves.
     pub fn try_open(&self) -> Result<Trace, TraceError> {
         self.try_open_with(OptionalSet::NONE)
     }
@@ -189,7 +189,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The records as they stand in the trace.
+    /// The records as they are in the trace.
     pub fn raw_records(&self) -> impl Iterator<Item = Result<Access, TraceError>> + use<> {
         let trace = self.trace.clone();
         std::iter::from_fn(move || trace.borrow_mut().next())
@@ -217,7 +217,7 @@ impl Source {
         self.trace.borrow().optional_row()
     }
 
-    /// Moves the bar to where so many requests are done.
+    /// Moves the bar to this number of answered requests.
     pub fn progress(&self, answered: u64) {
         show_progress(&self.bar, &self.trace.borrow(), self.limit, answered);
     }
@@ -228,7 +228,7 @@ impl Source {
         tell_skipped(self.trace.borrow().skipped());
     }
 
-    /// Takes the bar away alone: for who reads the trace again.
+    /// Removes only the bar: for callers that read the trace again.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -240,7 +240,7 @@ fn tell_skipped(skipped: u64) {
     }
 }
 
-/// A bar for those who read traces by themselves: over the requests if their number is known.
+/// A bar for commands that read traces by themselves: over the requests if their number is known.
 #[derive(Debug)]
 pub struct CountingBar(ProgressBar);
 
@@ -258,7 +258,7 @@ impl CountingBar {
         }
     }
 
-    /// Moves the bar to where so many are done; call it now and then.
+    /// Moves the bar to this number of requests; call it now and then.
     pub fn set(&self, done: u64) {
         self.0.set_position(done);
         show_rate(&self.0, done);
@@ -285,7 +285,7 @@ fn styled_bar(expected: Option<u64>) -> ProgressBar {
     bar
 }
 
-/// A bar over so many steps, whatever they are.
+/// A bar over `steps` steps of any kind.
 pub fn steps_bar(steps: u64, what: &'static str) -> ProgressBar {
     let bar = ProgressBar::new(steps).with_message(what);
     let template = "{bar:40} {pos}/{len} {msg}  {elapsed}";
@@ -302,7 +302,7 @@ fn expected(trace: &Trace, limit: Option<u64>) -> Option<u64> {
 }
 
 fn show_progress(bar: &ProgressBar, trace: &Trace, limit: Option<u64>, answered: u64) {
-    // Parts per thousand of the file stand in for requests whose number nobody knows.
+    // Parts per thousand of the file, where the number of requests is unknown.
     const SHARES: f64 = 1000.0;
     match (expected(trace, limit), trace.share_read()) {
         (Some(_), _) | (None, None) => bar.set_position(answered),

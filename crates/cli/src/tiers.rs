@@ -13,7 +13,7 @@ pub fn read(path: &Path) -> Result<Vec<TierSpec>, Failure> {
     config::read_tiers(path).map_err(Failure::usage)
 }
 
-/// That a tier is not what a command needs; it stands in this file, or was given as a flag.
+/// A tier is not suitable for a command; it comes from this file, or from a flag.
 pub fn unfit(file: Option<&Path>, error: TierError) -> Failure {
     match file {
         Some(path) => Failure::usage(FileError::Tiers { path: path.to_owned(), source: error }),

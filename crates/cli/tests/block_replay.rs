@@ -59,7 +59,7 @@ impl Serving {
         format!("nbd+unix:///{export}?socket={}", self.directory.path().join("socket").display())
     }
 
-    /// Waits until so many requests have come; the test hangs, and is ended by its runner, if they never do.
+    /// Waits until this number of requests have arrived; if they never do, the test hangs and its runner ends it.
     fn until(&self, requests: u64) {
         while self.stats.exports().iter().map(|export| export.requests_total()).sum::<u64>() < requests {
             std::thread::sleep(Duration::from_millis(1));
@@ -124,7 +124,7 @@ fn real_traces_are_replayed_and_what_comes_back_is_right() {
     assert!(cloud["read_p50_us"].as_f64().unwrap() <= cloud["read_max_us"].as_f64().unwrap());
     assert!(cloud["late_p99_us"].is_null());
 
-    // The same bytes were written by another run: nothing of it counts as this one's.
+    // Another run wrote the same bytes: they do not count as this run's.
     let again = result(&[CLOUD, "--to", &server.uri("disk"), "--verify", "--speed", "1e9", "--workers", "3"]);
     assert_eq!((&again["mismatches"], &again["connections"]), (&0.into(), &3.into()));
     assert!(again["late_p99_us"].is_f64());

@@ -1,4 +1,4 @@
-//! `tiermem block`: the block cache, and what drives it.
+//! `tiermem block`: the block cache, and tools that drive it.
 
 mod replay;
 mod replay_print;

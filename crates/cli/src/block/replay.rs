@@ -93,7 +93,7 @@ fn pace(text: &str) -> Result<Pace, String> {
         .ok_or_else(|| format!("{text:?} is none of all-at-once, timed and a number above 0, such as 10"))
 }
 
-/// Replays the trace and prints what came of it.
+/// Replays the trace and prints the results.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let survey = survey(options)?;
     let requests: u64 = survey.volumes.values().map(|volume| volume.requests).sum();

@@ -1,4 +1,4 @@
-//! How the result of `tiermem block replay` is printed.
+//! Output of `tiermem block replay`.
 
 use std::io;
 use std::time::Duration;
@@ -67,8 +67,8 @@ const SHOWN: &[&str] = &[
     LATE,
 ];
 
-/// Prints what came of the replay: all together, then each export, then the first few things that went wrong. What a server tells of
-/// itself has its place behind them, as a list with a name of its own.
+/// Prints the results of the replay: the total, then each export, then the first
+/// few errors. A server's own figures follow, as a list with a name of its own.
 pub fn print(format: Format, targets: &[Target], outcome: &Outcome) -> io::Result<()> {
     let elapsed = outcome.elapsed;
     let mut total = cells(&outcome.total(), elapsed);

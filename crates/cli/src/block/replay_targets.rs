@@ -1,4 +1,4 @@
-//! `--to` of `tiermem block replay`: which volume of the trace goes to which export.
+//! Targets (`--to`) of `tiermem block replay`: which volume of the trace goes to which export.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use tiermem_block::replay::{Survey, Target};
 
 use crate::failure::Failure;
 
-/// What stands for a volume's number in an export's name.
+/// Placeholder for a volume's number in an export's name.
 const VOLUME: &str = "{volume}";
 
 /// One `--to`.

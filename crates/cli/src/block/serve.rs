@@ -66,7 +66,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     limit_free_memory();
     let config = configure(options).map_err(Failure::usage)?;
     let _ = start_log("info");
-    // Whatever may refuse a start comes before what a start changes.
+    // Everything that may refuse a start comes before anything that a start changes.
     let listeners = Listeners::bind(&config.listen()).map_err(Failure::failed)?;
     let port = bind_http(&config)?;
     let engine = open(&config)?;

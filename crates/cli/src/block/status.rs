@@ -1,4 +1,4 @@
-//! `tiermem block status`: what a block server holds and does.
+//! `tiermem block status`: contents and activity of a block server.
 
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -52,7 +52,7 @@ pub struct ServerOption {
 }
 
 impl ServerOption {
-    /// Who asks there.
+    /// The client for that address.
     pub fn client(self) -> Result<Client, Failure> {
         Client::new(self.http).map_err(Failure::failed)
     }

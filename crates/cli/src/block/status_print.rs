@@ -1,4 +1,4 @@
-//! How `tiermem block status` prints.
+//! Output of `tiermem block status`.
 
 use std::fmt::Write;
 use std::io;
@@ -17,7 +17,7 @@ fn maybe(number: Option<f64>, decimals: usize) -> Cell {
     Cell::Number(number.unwrap_or(f64::NAN), decimals)
 }
 
-/// A field's name, and what stands there.
+/// A field's name, and its value.
 type Field<T> = (&'static str, fn(&T) -> Cell);
 
 const SERVER: [Field<View>; 21] = [
@@ -220,7 +220,7 @@ impl Row<'_> {
     }
 }
 
-/// A column's heading, and what stands there.
+/// A column's heading, and its values.
 type Column = (&'static str, fn(&Row<'_>) -> String);
 
 const NAME: Column = ("export", |row| row.export.status.name.clone());

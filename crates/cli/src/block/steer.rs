@@ -1,4 +1,4 @@
-//! `tiermem block set`, `flush` and `drop`: what an operator changes, or has done, while a server serves.
+//! `tiermem block set`, `flush` and `drop`: operator commands to a running server.
 
 use std::time::Duration;
 

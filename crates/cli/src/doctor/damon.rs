@@ -1,4 +1,4 @@
-//! What is known of DAMON, the kernel's monitor of accesses, without writing to any of its files.
+//! State of DAMON, the kernel's monitor of accesses, without writing to any of its files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ pub enum Files {
     Missing,
     /// They may not be read.
     Hidden(String),
-    /// There are so many monitors, which belong to somebody.
+    /// This number of monitors exist, made by another program.
     Monitors(u64),
 }
 

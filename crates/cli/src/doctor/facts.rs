@@ -1,4 +1,4 @@
-//! What several rows stand on, found out once.
+//! Facts that several rows use, determined once.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -44,9 +44,9 @@ pub struct Facts {
     pub samplers: Vec<String>,
     /// The library with the agent.
     pub preload: Option<PathBuf>,
-    /// Programs.
+    /// Path of valgrind, if installed.
     pub valgrind: Option<PathBuf>,
-    /// As above.
+    /// Path of perf, if installed.
     pub perf: Option<PathBuf>,
     /// When programs have huge pages: always, madvise or never.
     pub huge_pages: Option<String>,

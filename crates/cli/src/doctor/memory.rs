@@ -1,4 +1,4 @@
-//! What placing memory stands on: nodes, what moves pages between them, how large pages are.
+//! Doctor rows on memory placement: nodes, ways to move pages between them, page sizes.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! `tiermem doctor`: what this machine offers, and what each missing thing would need.
+//! `tiermem doctor`: what this machine offers, and what each missing feature needs.
 
 mod damon;
 mod facts;

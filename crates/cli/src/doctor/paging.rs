@@ -1,4 +1,5 @@
-//! What paging stands on: faults served in user space, advice about other processes, swap, control groups, locked memory.
+//! Doctor rows on paging: faults served in user space, advice
+//! about other processes, swap, control groups, locked memory.
 
 use tiermem_base::Bytes;
 use tiermem_sys::control_group::{GroupError, Hierarchy, Version};

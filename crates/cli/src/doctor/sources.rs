@@ -1,4 +1,4 @@
-//! Which ways of recording work here.
+//! Doctor rows on the sources of recordings that work here.
 
 use super::damon::{Damon, Files};
 use super::facts::{Facts, NO_COUNTERS};
@@ -127,7 +127,7 @@ fn lackey(facts: &Facts) -> Row {
     }
 }
 
-/// For those who lack it.
+/// How to install Valgrind.
 pub fn valgrind_advice() -> &'static str {
     "install it (apt-get install valgrind)"
 }

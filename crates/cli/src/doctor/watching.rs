@@ -1,4 +1,4 @@
-//! What recording stands on: interfaces of the kernel, programs, privileges.
+//! Doctor rows on recording: the kernel's interfaces, programs and privileges that it needs.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What the command line says of regions, slices, granules and columns.
+//! Selection of regions, slices, granules and columns on the command line.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! `tiermem heatmap`: how often each part of a program's memory was accessed.
+//! `tiermem heatmap`: number of accesses to each part of a program's memory.
 
 mod choice;
 mod read;

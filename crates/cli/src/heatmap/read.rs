@@ -1,4 +1,4 @@
-//! A recording, or a memory trace made one.
+//! Reading of a recording, or of a memory trace converted to one.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! How a recording is taken for placement, and what memory is taken to be.
+//! Placement arguments: how a recording is read, and the assumed sizes and speeds of memory.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

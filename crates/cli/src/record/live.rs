@@ -1,4 +1,4 @@
-//! Recording a program while it runs: options, and what is told of it in the end.
+//! Live recording of a program: its options, and the summary at its end.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

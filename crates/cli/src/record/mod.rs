@@ -1,4 +1,4 @@
-//! `tiermem record`: what a program does with its memory.
+//! `tiermem record`: a recording of a program's memory accesses.
 
 mod live;
 mod perf_lackey;

@@ -1,4 +1,4 @@
-//! Recordings that are not made by looking again and again: of the processor's samples, and of every access.
+//! Recordings without repeated scans: from the processor's samples (perf), and of every access (Lackey).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

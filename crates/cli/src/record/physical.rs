@@ -1,4 +1,4 @@
-//! `tiermem record --physical`: a trace of what passes between a program's caches and its memory.
+//! `tiermem record --physical`: a trace of the traffic between a program's caches and its memory.
 
 use std::ffi::OsString;
 use std::io::{self, Write};

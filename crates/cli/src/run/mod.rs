@@ -1,4 +1,4 @@
-//! `tiermem run`: a program whose memory is placed.
+//! `tiermem run`: runs a program with its memory placed.
 
 mod placed;
 mod planned;

@@ -1,4 +1,4 @@
-//! A program under the placements that need no plan, one or several side by side.
+//! Runs under the placements that need no plan, one or several side by side.
 
 use std::ffi::OsString;
 use std::process::ExitStatus;

@@ -1,4 +1,4 @@
-//! A program under a placement plan: what was predicted, and what was measured.
+//! Runs under a placement plan: the prediction, and the measurement.
 
 use std::ffi::OsString;
 use std::io::{self, Write};

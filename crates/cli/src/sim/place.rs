@@ -151,8 +151,8 @@ fn find_regions(
     Ok(places.collect())
 }
 
-/// A plan's schedule in the numbers of a program whose regions lie in another order, or are not all there, or begin some granules
-/// behind where they did.
+/// A plan's schedule, renumbered for a program with regions in
+/// another order, some missing, or beginning some granules later.
 fn renumbered(
     schedule: &Schedule,
     firsts: &[u32],

@@ -118,7 +118,7 @@ enum Input {
 /// How long to try to reach a server that was there.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Fills the server and prints what came of it.
+/// Fills the server and prints the results.
 pub fn run(options: Options) -> Result<(), Failure> {
     let copies =
         options.pattern.is_some() || options.rate.is_some() || options.resume.is_some() || options.verify > 0;
@@ -167,7 +167,7 @@ fn guess(file: &Path) -> Input {
     }
 }
 
-/// A bar over `total` of something, or a count where nobody knows how many there are. On a terminal only.
+/// A bar over `total`, or a count where the total is unknown. On a terminal only.
 fn bar(total: Option<u64>, what: &'static str) -> ProgressBar {
     let bar = ProgressBar::new(total.unwrap_or(0)).with_message(what);
     let template = match total {

@@ -70,7 +70,7 @@ pub struct Options {
     format: Format,
 }
 
-/// Replays the trace and prints what came of it.
+/// Replays the trace and prints the results.
 pub fn run(options: Options) -> Result<(), Failure> {
     let source = options.trace.open()?;
     let records = source.raw_records();

@@ -91,7 +91,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let set_log_filter = start_log(log_filter(server_config.settings.log_level));
     let files = server_config.snapshot.as_deref().map(Files::open).transpose().map_err(Failure::failed)?;
     let which = config.snapshot_load().map_err(Failure::usage)?;
-    // Whatever may refuse a start comes before what a start changes: tiers that outlive the process, and snapshots.
+    // Everything that may refuse a start comes before anything that a start changes: persistent tiers, and snapshots.
     let sockets = Sockets::bind(server_config).map_err(|error| match error {
         ServeError::Unprotected(_) => Failure::usage(error),
         _ => Failure::failed(error),
@@ -107,8 +107,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
     server.watch_settings(move |settings| set_log_filter(log_filter(settings.log_level)));
     let words = announcement(&config, &server, &http);
     let begin = || {
-        // Who reads that the store is there may stop it at once, so signals are received before anything is said; and before
-        // snapshots are superseded, since from then on only an orderly stop leaves one.
+        // A user that reads that the store is ready may stop it at once, so signals are received before anything
+        // is printed; and before snapshots are superseded, since from then on only an orderly stop leaves one.
         let signals = Signals::receive();
         files.as_ref().map(Files::supersede).transpose()?;
         http.set_ready(true);
@@ -126,7 +126,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
 
 /// An engine for each shard, with what tiers that outlive the process hold from before.
 fn engines(config: &StoreConfig) -> Result<Vec<Engine>, Failure> {
-    // Whatever outlives the process belongs together if it has seen the same runs.
+    // Persistent parts belong together if they have seen the same runs.
     let mut session = [0; 16];
     session[..8].copy_from_slice(&seed().to_le_bytes());
     session[8..].copy_from_slice(&seed().to_le_bytes());

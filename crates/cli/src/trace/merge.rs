@@ -47,7 +47,7 @@ pub struct Options {
 enum Spaces {
     /// They are the same key.
     Shared,
-    /// The input's number stands in the highest 16 bits; for keys below 2^48.
+    /// The input's number is in the highest 16 bits; for keys below 2^48.
     Prefixed,
     /// Keys are hashed with the input's number; for any keys, but neighbours are lost.
     Hashed,

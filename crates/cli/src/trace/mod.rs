@@ -1,4 +1,4 @@
-//! `tiermem trace`: access traces made, turned, measured, shown, cut and joined.
+//! `tiermem trace`: access traces generated, converted, measured, shown, split and merged.
 
 mod convert;
 mod filter;

@@ -1,4 +1,4 @@
-//! Printing the records of a trace one after the other, however many they are.
+//! Printing of a trace's records one after another, in constant memory.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ pub const FIELDS: [&str; 7] = ["time_ns", "op", "key", "size", "tenant", "key_si
 /// Columns of a table, so wide that all but huge values line up without reading ahead.
 const WIDTHS: [usize; FIELDS.len()] = [15, 5, 20, 10, 6, 8, 8];
 
-/// The same for the optional ones.
+/// Width of an optional column.
 const fn optional_width(column: OptionalColumn) -> usize {
     match column {
         OptionalColumn::Frame => 12,
@@ -32,7 +32,7 @@ pub struct RecordWriter<W> {
 }
 
 impl<W: Write> RecordWriter<W> {
-    /// Writes what stands before the records.
+    /// Writes the text before the records.
     pub fn new(out: W, format: Format, optional: OptionalSet) -> io::Result<Self> {
         let mut writer = RecordWriter { out, format, optional, written: 0 };
         match format {
@@ -82,7 +82,7 @@ impl<W: Write> RecordWriter<W> {
         Ok(())
     }
 
-    /// Writes what stands behind the records.
+    /// Writes the text behind the records.
     pub fn finish(mut self) -> io::Result<()> {
         if self.format == Format::Json {
             writeln!(self.out, "\n]")?;

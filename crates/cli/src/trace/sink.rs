@@ -1,4 +1,4 @@
-//! Where records go: a file or standard output, and the loop that carries them there.
+//! Sink of records: a file or standard output, and the loop that writes them there.
 
 use std::io::{self, BufWriter, StdoutLock};
 use std::path::Path;
@@ -61,14 +61,14 @@ pub enum Sink {
         writer: Box<dyn Writer>,
         /// Records that it has not been given yet.
         batch: Vec<Access>,
-        /// Their optional columns, those that the file has.
+        /// The optional columns that the file has.
         columns: OptionalColumns,
     },
 }
 
 impl Sink {
-    /// Opens the file, or standard output for `-`; `source` says what the records were made from, `optional` which columns they
-    /// have beside their fields, those that are [`kept`].
+    /// Opens the file, or standard output for `-`. `source` is the origin of the records, `optional`
+    /// their columns beside the standard fields; only those that are [`kept`] are written.
     pub fn create(
         name: &str,
         format: &FormatArgs,

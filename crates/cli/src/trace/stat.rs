@@ -1,4 +1,4 @@
-//! `tiermem trace stat`: what a trace is like.
+//! `tiermem trace stat`: statistics of a trace.
 
 use clap::Args;
 use tiermem_trace::OptionalSet;

@@ -102,7 +102,7 @@ const SERVED: [TierKind; 5] =
     [TierKind::Dram, TierKind::Numa, TierKind::Dax, TierKind::Emulated, TierKind::Flash];
 /// A shard's region of a flash device is a multiple of this.
 const FLASH_BLOCK_BYTES: u64 = 4096;
-/// Bytes of a segment where nobody says.
+/// Default bytes of a segment.
 const SEGMENT_BYTES: u64 = 2 << 20;
 
 /// One `--tier`.
@@ -228,7 +228,7 @@ impl TieredArgs {
         Some(cache::Sharing { plan, division, names, slower_ns, ..cache::Sharing::default() })
     }
 
-    /// The tiers: those that were given, or the file's.
+    /// The tiers: from flags, or from the file.
     fn tiers(&self) -> Result<Vec<TierSpec>, Failure> {
         let mut tiers = match &self.config {
             Some(path) if self.tier.is_empty() => tiers::read(path)?,
@@ -268,7 +268,7 @@ impl TieredArgs {
         }
     }
 
-    /// Of a tier of so many bytes what one shard has: of flash a region, as the store divides a device.
+    /// One shard's part of a tier of `bytes`: of flash a region, as the store divides a device.
     fn part(&self, tier: &TierSpec, bytes: u64) -> u64 {
         let part = bytes / self.shards;
         if tier.kind == TierKind::Flash && self.shards > 1 {
@@ -278,7 +278,7 @@ impl TieredArgs {
         }
     }
 
-    /// The log on a flash tier of so many bytes, divided as the store divides it.
+    /// The log on a flash tier of `capacity_bytes`, divided as the store divides it.
     fn log(&self, tier: &TierSpec, capacity_bytes: u64) -> anyhow::Result<LogConfig> {
         let options = &tier.flash;
         let segment_bytes = self.flash_segment.or(options.segment).unwrap_or(Bytes(SEGMENT_BYTES)).0;

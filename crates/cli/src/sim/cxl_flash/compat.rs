@@ -1,4 +1,4 @@
-//! `--compat atc23`: the same rows from the arithmetic of the published simulator.
+//! Compatibility mode `--compat atc23`: the same rows by the arithmetic of the published simulator.
 
 use hdrhistogram::Histogram;
 use tiermem_base::Access;

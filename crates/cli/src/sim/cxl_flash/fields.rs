@@ -1,4 +1,4 @@
-//! The fields of a row: what device it was and what was found.
+//! Fields of a row: the device's configuration and the results.
 
 use tiermem_policy::prefetch::Named as Prefetcher;
 use tiermem_sim::cxl_flash::config::Device;

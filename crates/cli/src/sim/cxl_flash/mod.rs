@@ -95,7 +95,7 @@ pub struct Options {
     format: Format,
 }
 
-/// Whose arithmetic.
+/// The arithmetic to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Compat {
     /// MQSim_CXL, published with Yang 2023 at USENIX ATC.

@@ -1,4 +1,4 @@
-//! One device, or a grid of them over all cores.
+//! Sweep of one device, or a grid of them over all cores.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -77,7 +77,7 @@ impl Point {
         (hints.top_percent > 0.0 && hints.probability > 0.0).then_some(hints.top_percent)
     }
 
-    /// Tells of a trace whose requests all come at once, which is what one without times looks like.
+    /// Warns of a trace with all requests at the same time, which is how one without times looks.
     fn warn_of_no_times(&self, outcome: &Outcome) {
         if self.device.config.host.mode == Mode::Open
             && outcome.sent_span_ns == 0
@@ -110,7 +110,7 @@ pub struct SweepResult {
     pub rows: Vec<Vec<Cell>>,
     /// Points that were finished.
     pub finished: usize,
-    /// Those that were not, by number.
+    /// Missing ones, by number.
     pub missing: Vec<usize>,
     /// The requests after which a single device was interrupted.
     pub cut_short: Option<u64>,

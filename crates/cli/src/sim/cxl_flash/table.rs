@@ -1,4 +1,4 @@
-//! What people see of the rows: one device in words, several by the fields that are compared most.
+//! Table for people: one device in words, several by the fields that are compared most.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ const COMPARED: &[&str] = &[
     "lifetime_years",
 ];
 
-/// Prints rows of all fields; of those that are in a file, those of whole traces.
+/// Prints rows of all fields; of the fields in a file, those of whole traces.
 pub fn print(rows: &[Vec<Cell>], in_file: bool) -> io::Result<()> {
     let is_whole = |row: &&Vec<Cell>| matches!(cell(row, "window"), Cell::Text(text) if text == "all");
     let rows: Vec<_> = rows.iter().filter(|row| !in_file || is_whole(row)).collect();

@@ -213,7 +213,7 @@ fn print(
         ]
     });
     let table = Rows { fields: FIELDS, rows: rows.collect() };
-    // The tiered systems have the same metadata; the last of them stands for all.
+    // The tiered systems have the same metadata; the last of them represents all.
     let metadata = systems.iter().rev().find(|system| system.is_tiered()).map_or(0, System::metadata_bytes);
     let with_metadata = (fast_bytes + metadata) as f64 / (item_bytes + metadata) as f64;
     let setting = Rows {

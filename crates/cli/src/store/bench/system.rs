@@ -1,4 +1,4 @@
-//! One system under measurement: an engine with its tiers and policy.
+//! System under measurement: an engine with its tiers and policy.
 
 use std::time::Instant;
 
@@ -17,8 +17,8 @@ use tiermem_sys::cpu_time::thread_cpu_time;
 
 /// Bytes of an item beside its value: the engine's header and a key name of sixteen digits.
 pub const ITEM_OVERHEAD_BYTES: u64 = 24;
-/// One look-up in so many is timed: reading the clock would cost too much on each. No multiple of the step period, whose
-/// steps would all be timed then.
+/// One look-up in this number is timed: reading the clock on each would cost too much.
+/// Not a multiple of the step period, as look-ups with a step would then all be timed.
 const TIME_EVERY: usize = 17;
 /// The longest value that is stored.
 const VALUE_BYTES_MAX: usize = 16 << 20;
@@ -134,7 +134,7 @@ fn tenancy(kind: SystemKind, plan: &Plan) -> Tenancy {
         _ => return Tenancy::default(),
     };
     let division = Division { aim, window: plan.window, ..Division::default() };
-    // Every database has an equal part: memory that nobody uses of theirs is the others'.
+    // Every database has an equal share: memory that one does not use is available to the others.
     Tenancy { by: By::Database, plan: plan.clone(), division, ..Tenancy::default() }
 }
 
@@ -311,8 +311,8 @@ impl System {
         }
     }
 
-    /// A request whose charged latency is recorded: its own time plus its own charge, less whatever debt it happened
-    /// to wait off.
+    /// A request with recorded charged latency: its own time plus
+    /// its own charge, less the debt of others that it waited off.
     fn timed_request(&mut self, record: &Record) {
         let (charged, waited) = (self.engine.memory().charged_ns(), self.engine.memory().waited_ns());
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Rows of what all shards have in the end.
+//! Rows of the final state, summed over all shards.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub fn of_tenants(cache: &ShardedCache) -> Vec<Vec<Cell>> {
     rows.into_iter().map(row).collect()
 }
 
-/// The flash tier's row, after so many years of trace time.
+/// The flash tier's row, after `years` of trace time.
 pub fn of_flash(cache: &ShardedCache, years: f64, endurance: Option<Bytes>) -> Vec<Cell> {
     let of = |cache: &TieredCache| {
         let Some(tail) = cache.tail() else { return [0; 16] };
