@@ -13,7 +13,7 @@ pub const EVERY: u64 = 1 << 16;
 #[derive(Debug)]
 pub struct Progress {
     callback: Option<Py<PyAny>>,
-    /// What the callback raised where there was nobody to tell at once.
+    /// The callback's exception, where it could not be raised at once.
     raised: Mutex<Option<PyErr>>,
 }
 

@@ -67,7 +67,7 @@ pub fn simulate(
     let result = py.detach(|| -> Result<_, Failure> {
         let plan = plan(&policies, &ks, &sizes)?;
         let mut batches = Batches::new(trace.open(&reading)?.records(&progress), 0, 0);
-        // Who knows the future must have seen all of it.
+        // A clairvoyant policy must have seen the whole trace.
         let held: Option<Vec<Arc<Batch>>> = match plan.iter().any(|(policy, _)| policy.is_none()) {
             true => Some(batches.by_ref().collect::<Result<_, _>>().map_err(failure)?),
             false => None,

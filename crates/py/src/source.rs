@@ -15,9 +15,9 @@ use crate::progress::{EVERY, Progress};
 #[derive(Clone, Debug, Default, FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Reading {
-    /// Stop after so many requests.
+    /// Stop after this number of requests.
     requests: Option<u64>,
-    /// Pass over so many broken records.
+    /// Skip up to this number of broken records.
     skip_bad: u64,
     /// The name of the format.
     trace_format: Option<String>,
@@ -112,7 +112,7 @@ impl From<String> for Failure {
 }
 
 impl Source {
-    /// The trace itself, for those who read it piece by piece.
+    /// The trace itself, for callers that read it piece by piece.
     pub fn into_trace(self) -> Option<(Trace, u64)> {
         match self.kind {
             Kind::Trace(trace) => Some((*trace, self.limit)),
@@ -120,7 +120,7 @@ impl Source {
         }
     }
 
-    /// The accesses one after the other, reporting now and then; an error is the last item.
+    /// The accesses one after another, reporting now and then; an error is the last item.
     pub fn records(self, progress: &Progress) -> Records<'_> {
         let Source { kind, limit } = self;
         let total = match &kind {
