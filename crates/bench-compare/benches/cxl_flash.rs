@@ -1,5 +1,6 @@
-//! How many requests a second the CXL-flash simulator does on one core, on the traces on which the published simulator was
-//! measured: that did 278 thousand on `zipf` and 68 thousand on `random` (a shared 2-core EPYC virtual machine).
+//! Speed of the CXL-flash simulator in requests a second on one core, on the traces
+//! on which the published simulator was measured: that one reached 278 thousand on
+//! `zipf` and 68 thousand on `random` (a shared 2-core EPYC virtual machine).
 //!
 //! `cargo bench -p tiermem-bench-compare --bench cxl_flash`
 

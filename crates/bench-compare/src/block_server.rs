@@ -1,12 +1,13 @@
-//! The NBD server beside nbdkit: requests a second, p99, and the server's processor time per request.
+//! NBD server compared with nbdkit: requests a second, p99, and the server's processor time per request.
 //!
-//! Over memory (nbdkit's memory plugin) both hold the same bytes in memory, so what differs is what it costs to serve them. As a cache
-//! (`tiermem block serve` and nbdkit's cache filter, each before a file) all requests are hits: the whole disk is written and read
-//! before the measurements, and fits into the cache and into memory, where nbdkit's has it in the page cache.
+//! Over memory (nbdkit's memory plugin) both hold the same bytes in memory, so the difference is
+//! the cost of serving them. As a cache (`tiermem block serve` and nbdkit's cache filter, each
+//! before a file) all requests are hits: the whole disk is written and read before the
+//! measurements, and fits into the cache and into memory, where nbdkit's has it in the page cache.
 //!
-//! Both live through the whole run, each on the server's
-//! core; fio drives them from another core over a unix socket, one right after the other, and who is first alternates. Where
-//! fio is the bottleneck, the processor time per request says more than the requests a second.
+//! Both servers run during the whole comparison, each on the server's core. fio drives them from
+//! another core over a unix socket, one right after the other, with alternating order. Where fio
+//! is the bottleneck, the processor time per request says more than the requests a second.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -116,7 +117,7 @@ struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nothing in it is of use to anybody.
+        // Its contents are not needed any more.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

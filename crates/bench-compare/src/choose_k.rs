@@ -1,4 +1,5 @@
-//! What a cache that chooses its K predicts for each window, beside what it then misses (Wang 2024, section 3.2.2, figure 3.4).
+//! Choice of K: the prediction of a cache that chooses its K for each
+//! window, compared with its misses (Wang 2024, section 3.2.2, figure 3.4).
 
 use anyhow::{Result, bail};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! A client that knows just enough: fills a server through a pipeline, and reads `INFO`.
+//! Minimal RESP client: fills a server through a pipeline, and reads `INFO`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -72,8 +72,8 @@ impl Client {
         Ok(())
     }
 
-    /// Gets `keys`, and sets those that are not there to values of `value_bytes` bytes; how many these were. A key that
-    /// comes twice among `keys` and is not there is set once and counted once.
+    /// Gets `keys`, and sets missing ones to values of `value_bytes` bytes; returns the number of
+    /// missing keys. A missing key that occurs twice among `keys` is set once and counted once.
     pub fn look_aside(&mut self, keys: impl Iterator<Item = u64>, value_bytes: usize) -> Result<u64> {
         let keys: Vec<u64> = keys.collect();
         let mut batch = Vec::new();

@@ -1,8 +1,8 @@
-//! Processor time of the server per request, beside Redis's.
+//! Processor time of the server per request, compared with Redis's.
 //!
-//! Where the client is the bottleneck, throughput says nothing about the server; the time that it spends on a
-//! request does. Both servers live through the whole run; each pair drives one right after the other, and who is
-//! first alternates.
+//! Where the client is the bottleneck, throughput says nothing about the server; its
+//! processor time per request does. Both servers run during the whole comparison; each
+//! pair of measurements drives one right after the other, with alternating order.
 
 use std::path::PathBuf;
 use std::process::Stdio;

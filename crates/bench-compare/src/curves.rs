@@ -1,4 +1,4 @@
-//! Models of K-LRU beside a tight simulation of the same sizes: how long each takes, and how far off it is.
+//! Curves of K-LRU models compared with a tight simulation of the same sizes: the time of each, and its error.
 
 use std::time::Instant;
 

@@ -1,8 +1,9 @@
-//! The store over flash beside memcached's extstore: what a fast fill keeps, and how fast it is read back.
+//! Store over flash compared with memcached's extstore: the share
+//! of a fast fill that is kept, and how fast it is read back.
 //!
-//! Both get the same memory for items, the same bytes of a file, and the same limit on all of their memory, page cache
-//! included: extstore reads through the page cache, which would otherwise hold the whole file in memory that nobody
-//! counts. The limit is a cgroup's, so this needs the right to make one.
+//! Both get the same memory for items, the same bytes of a file, and the same limit on all of their memory,
+//! page cache included: extstore reads through the page cache, which would otherwise hold the whole file in
+//! memory that is not counted. The limit is a cgroup's, so this needs the right to create one.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! How the cost of an access to the stack of KRR grows with the stack.
+//! Cost of an access to the stack of KRR, by the size of the stack.
 
 use std::time::Instant;
 

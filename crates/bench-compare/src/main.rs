@@ -1,7 +1,8 @@
-//! `tiermem-bench-compare`: the store beside Redis, and models beside simulations, measured in one run.
+//! Comparison benchmarks, `tiermem-bench-compare`: the store
+//! with Redis, and models with simulations, measured in one run.
 //!
-//! Wall time on a shared machine says little, so the figures are ratios of interleaved pairs, of processor time and
-//! of bytes.
+//! Wall time on a shared machine says little, so the figures are
+//! ratios of interleaved pairs, of processor time and of bytes.
 #![forbid(unsafe_code)]
 
 mod block_server;

@@ -1,4 +1,4 @@
-//! Bytes per key beyond key and value, beside Redis's.
+//! Memory overhead: bytes per key beyond key and value, compared with Redis's.
 
 use anyhow::Result;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! Redis's own miss ratio at a few memory limits, beside the models of it.
+//! Redis's own miss ratio at a few memory limits, compared with the models of it.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Curves of small samples of the keys: how far off they are, whether they know it, and what they cost.
+//! Curves of small samples of the keys: their error, whether their own estimate of it holds, and their cost.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! A server under measurement: started on a free port and one core, watched through `/proc`, ended with its value.
+//! Server under measurement: started on a free port and one core, observed through `/proc`, ended when dropped.
 
 use std::ffi::OsStr;
 use std::net::{TcpListener, TcpStream};
@@ -70,7 +70,7 @@ impl Server {
         }
     }
 
-    /// Starts a tiermem whose tiers `flags` say, and waits until it accepts connections.
+    /// Starts a tiermem with the tiers of `flags`, and waits until it accepts connections.
     pub fn start_tiermem(common: &Common, flags: &[&str]) -> Result<Self> {
         let port = free_port()?;
         let (listen, http) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", free_port()?));
@@ -110,7 +110,7 @@ impl Server {
         command.args(arguments).env("RUST_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::null());
         let shown = shown(&command);
         let child = command.spawn().with_context(|| format!("start {shown}"))?;
-        // Owned from here on, so that it ends whatever happens next.
+        // Owned from here on, so that it ends in any case.
         let mut server = Server { child, port, command: shown };
         for _ in 0..START_TRIES {
             if accepts() {
@@ -183,7 +183,7 @@ pub fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
-/// A port that nobody listens on.
+/// A free port.
 pub fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("find a free port")?;
     Ok(listener.local_addr()?.port())
