@@ -1,1 +1,1 @@
-//! Tests that no single room may hold, because they look at several: see `tests/`.
+//! Tests across crates: see `tests/`.

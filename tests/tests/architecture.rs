@@ -1,5 +1,5 @@
-//! The arrows of the design point downward: which room may know which is written here once, and held against what
-//! cargo sees. Also that unsafe code stays in its rooms, and that files stay readable.
+//! Architecture test: the allowed dependencies between crates are written here once, and compared
+//! with cargo's metadata. Also that unsafe code stays in its crates, and that files stay readable.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::{BTreeMap, BTreeSet};

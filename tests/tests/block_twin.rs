@@ -1,7 +1,8 @@
-//! The block cache's simulator against its live engine: one trace, the same hits, blocks and bytes.
+//! Block cache twin: the simulator against the live engine, with one trace and the same hits, blocks and bytes.
 //!
-//! Requests come one after the other, and each is over before the next. What is dirty is written back at once in the engine, and when its block
-//! goes in the simulator: in both nothing is ever turned away for want of a clean place, so when it is written back decides nothing else.
+//! Requests are sequential, and each completes before the next. Dirty data are written back
+//! at once in the engine, and on eviction in the simulator: in both no request is ever
+//! refused for lack of clean space, so the time of the write-back decides nothing else.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::path::Path;
@@ -21,7 +22,7 @@ const VOLUME_BYTES: u64 = 256 << 20;
 const CACHE_BYTES: u64 = 24 << 20;
 /// The engine cuts requests at multiples of this, and each part is planned by itself.
 const CUT_BYTES: u64 = 1 << 20;
-/// The cache's device has its log beside its space; so much is enough for both.
+/// The cache's device has its log beside its space; this is enough for both.
 const DEVICE_BYTES: u64 = CACHE_BYTES + (96 << 20);
 
 /// A trace's reads and writes, laid into a volume, none of them across a cut.

@@ -1,13 +1,13 @@
-//! The block cache's simulator against its live engine with everything that cleans going on: one clock, devices and stores that complete a
-//! request a while after its submission, and every count the same.
+//! Block cache twin in virtual time: the simulator against the live engine with all kinds of cleaning. One
+//! clock, devices and stores that complete a request some time after its submission, and every count the same.
 //!
-//! The live engine runs first. A request is sent at its time in the trace, or a while after the one before it was answered, if that was later;
-//! the simulator is then given the requests at the times at which they were sent.
+//! The live engine runs first. A request is sent at its time in the trace, or some time after the answer to the
+//! one before, if that is later. The simulator then gets the requests at the times at which they were sent.
 //!
-//! A cache that is kept has a log, the engine's own, and it is full now and then: pages of its table are written slowly, and the log itself in no
-//! time, so nothing but room is waited for. What fills a log is not simulated. *When* it was full is an event that the live engine gives and the
-//! simulator is given at the same times; what follows from that (which requests wait, what the cleaner leaves, when either goes on) is
-//! decided in both.
+//! A persistent cache has a log, the engine's own, and it is full now and then: pages of its table are written
+//! slowly, and the log itself in no time, so operations wait only for room. The filling of the log is not
+//! simulated. *When* it was full is an event that the live engine reports and the simulator is given at the same
+//! times; both decide what follows from that (which requests wait, what the cleaner leaves, when either continues).
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 #[path = "virtual_time/log_device.rs"]

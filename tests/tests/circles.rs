@@ -1,7 +1,8 @@
-//! No two files import each other in a circle: whoever opens a file can read what it stands on before it, down to the ground.
+//! Import circles: no two files import each other in a circle, so a reader of
+//! any file can read its imports before it, down to files without imports.
 //!
-//! A module and its own submodules count as one file here: parts of one type lie in both, and Rust lets them see each other.
-//! What only tests import does not count.
+//! A module and its own submodules count as one file here: parts of one type lie in
+//! both, and Rust lets them see each other. Imports of tests alone do not count.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -203,7 +204,7 @@ fn definer(modules: &Modules, from: &[String], path: &[String], depth: usize) ->
     Some(at)
 }
 
-/// Who imports whom in a crate, and which names; a module and its submodules import nothing from each other.
+/// Imports of a crate's files, and the imported names; a module and its submodules import nothing from each other.
 type Arrows = BTreeMap<Vec<String>, BTreeMap<Vec<String>, BTreeSet<String>>>;
 
 fn arrows(modules: &Modules) -> Arrows {

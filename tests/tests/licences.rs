@@ -1,5 +1,5 @@
-//! Every crate that is built in has a licence that `deny.toml` allows. cargo-deny checks this too, and more, but is
-//! not installed everywhere; this needs nothing but cargo.
+//! Licences of all built crates: `deny.toml` must allow each. cargo-deny checks this
+//! too, and more, but is not installed everywhere; this needs nothing but cargo.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::BTreeSet;
@@ -16,8 +16,8 @@ fn allowed() -> BTreeSet<String> {
     deny["licenses"]["allow"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect()
 }
 
-/// Whether the licences allowed are enough for an SPDX expression: one of those that `OR` joins, all that `AND`
-/// joins. `OR` binds less tightly. Old crates write `/` for `OR`.
+/// Whether the allowed licences satisfy an SPDX expression: one of the terms joined by `OR`,
+/// all of those joined by `AND`. `OR` binds less tightly. Old crates write `/` for `OR`.
 fn satisfied(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = text.split_whitespace().collect();

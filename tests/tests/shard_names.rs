@@ -1,10 +1,10 @@
-//! Who drives what: the machines that a shard is made of are driven by the shard alone, and none of its parts is everybody's.
+//! Names of the shard's parts: only the shard drives its machines, and none of its parts is visible to all.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Functions of a type, and of those that are parts of another.
+/// Most functions of a type, and of a type that is a part of another.
 const FUNCTIONS_MAX: usize = 40;
 const PART_FUNCTIONS_MAX: usize = 20;
 
@@ -175,7 +175,7 @@ fn a_shard_and_its_parts_are_small() {
     }
 }
 
-/// Who has the shard in hand gets values, copies and what can be read: the ladder and the index are changed by it alone.
+/// A caller that has the shard gets values, copies and read access: only the shard changes the ladder and the index.
 #[test]
 fn nobody_is_lent_the_ladder_or_the_index() {
     for (name, text) in read(&crates().join("policy/src/shard")) {

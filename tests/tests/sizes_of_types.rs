@@ -1,9 +1,10 @@
-//! No type has more than 40 functions of its own: what needs more is split by who owns which fields.
+//! Size of types: no type has more than 40 functions of its own; a larger one is split by the owners of its fields.
 //!
-//! The test counts the functions of inherent `impl` blocks, public and private, over all files of a crate. It does not count functions
-//! of traits and of tests. Two types of one name in different modules are two types. The type of an `impl` is found as the compiler
-//! finds it: the module's own type, else what it imports under that name (through re-exports and aliases), else what it imports with
-//! `*`. A type that a macro defines is not seen: its `impl` counts for the module that it stands in.
+//! The test counts the functions of inherent `impl` blocks, public and private, over all files of a
+//! crate. It does not count functions of traits and of tests. Two types of one name in different
+//! modules are two types. The type of an `impl` is found as the compiler finds it: the module's own
+//! type, else an import of that name (through re-exports and aliases), else one of an import with
+//! `*`. A type that a macro defines is not seen: its `impl` counts for the module that it is in.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::{BTreeMap, BTreeSet};

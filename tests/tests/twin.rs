@@ -1,4 +1,4 @@
-//! The simulator against the live engine: one trace, one ladder, every count equal.
+//! Store twin: the simulator against the live engine, with one trace, one ladder, every count equal.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 #[path = "twin/division.rs"]
@@ -64,7 +64,7 @@ struct FlashCounts {
     waits: u64,
 }
 
-/// A flash tier: bytes of its device, and who comes in when it is full.
+/// A flash tier: bytes of its device, and the admission rule when it is full.
 #[derive(Clone, Copy, Debug)]
 struct FlashTier {
     region_bytes: u64,
@@ -79,7 +79,7 @@ impl FlashTier {
     }
 }
 
-/// Tenants of whom something is declared: their number, their part of every tier, their K.
+/// Tenants with declarations: their number, their share of every tier, their K.
 const SHARES: [(u16, f64, u8); 2] = [(1, 0.5, 16), (2, 0.125, 0)];
 
 fn declared() -> Vec<Declared> {
@@ -162,7 +162,7 @@ impl Live {
             Op::Get | Op::Read | Op::Load | Op::Scan => {
                 engine.flash_reads().resolve(db, &key);
                 let found = engine.get(db, &key).is_some();
-                // Who has missed needs time to bring back what it has missed.
+                // A client that missed needs time to fetch the value.
                 let reload_ns = shared.and_then(|(_, sharing)| sharing.reload_ns.get(&access.tenant));
                 if !found && let Some(reload_ns) = reload_ns {
                     engine.set_clock_us((access.time_ns + reload_ns) / 1000);
@@ -437,7 +437,7 @@ fn large_values_find_room_in_the_same_way() {
     assert_eq!(live(&ladder, Some(flash), &trace), simulated(&ladder, Some(flash), &trace));
 }
 
-/// Tenants are databases in the engine, whose keys have hashes of their own: the index splits in other places.
+/// Tenants are databases in the engine, and their keys hash differently there: the index splits in other places.
 #[test]
 fn tenants_have_the_same_in_both() {
     let mix = "mix:0.4*zipf(alpha=0.8,objects=20k,size=64-1024)+0.4*zipf(alpha=1.1,objects=20k,size=300)\
@@ -550,8 +550,8 @@ fn random_requests_over_flash() {
     }
 }
 
-/// Regions so small that the journal is full again and again: each checkpoint borrows segments for a while, and pads those that are
-/// being filled.
+/// Regions small enough for the journal to fill again and again: each
+/// checkpoint borrows segments for a while, and pads those being filled.
 #[test]
 fn small_regions_are_left_for_checkpoints_in_both() {
     let mut checkpoints = 0;

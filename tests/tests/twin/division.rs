@@ -1,5 +1,5 @@
-//! Memory that is divided while a trace runs: what tenants are to have, and what comes of it, is the same in both worlds at the end of
-//! every window.
+//! Division of memory while a trace runs: the tenants' shares, and their effect,
+//! are the same in the simulator and in the live engine at the end of every window.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use tiermem_store::engine::{By, EngineStats};
 
 use super::{Counts, FlashTier, live_with, simulated_with};
 
-/// How memory is divided, and what became of it.
+/// The division of memory, and its effect.
 #[derive(Debug, Default, PartialEq)]
 pub struct State {
     windows: u64,
@@ -65,7 +65,7 @@ impl State {
             let asked = [tally.lookups, tally.hits, tally.writes];
             let items: u64 =
                 (0..cache.shard().ladder().residents().levels()).map(|tier| level(tier).items).sum();
-            // The engine names only those who are there.
+            // The engine names only tenants that exist.
             if asked[0] + asked[2] + items == 0 && !divider.tenants().has_declared_share(number) {
                 continue;
             }
@@ -99,12 +99,12 @@ impl State {
 
 /// When the last tenant comes, by when memory was divided.
 const COMES_AT: usize = 50_000;
-/// Whose keys live but some seconds.
+/// The tenant whose keys live only a few seconds.
 const SHORT_LIVED: u32 = 2;
 const WINDOW: u64 = 12_000;
 
-/// Look-ups, writes and removals of three tenants, and of a fourth after a while. A request each millisecond. Keys' names are sixteen
-/// digits: the first says whose it is, the second ends it.
+/// Look-ups, writes and removals of three tenants, and of a fourth after a while. A request
+/// each millisecond. Keys are sixteen digits: the first is the tenant, the second ends it.
 fn trace() -> Vec<Access> {
     let mix = "mix:0.35*zipf(alpha=0.8,objects=20k,size=64-1024)+0.35*zipf(alpha=1.1,objects=20k,size=300)\
                +0.15*scan(objects=30k,size=2000)+0.15*zipf(alpha=0.9,objects=10k,size=500),requests=100k";

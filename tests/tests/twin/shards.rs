@@ -1,4 +1,5 @@
-//! Several shards: keys go to the same ones in both worlds, and memory moves between them at the same time.
+//! Several shards: keys go to the same shards in the simulator and in
+//! the live engine, and memory moves between them at the same time.
 
 use std::collections::VecDeque;
 
@@ -23,7 +24,7 @@ struct Engines {
 }
 
 impl Engines {
-    /// What a server's shards do at a tick, one after the other.
+    /// A server tick of all shards, one after another.
     fn tick(&mut self, now_ns: u64) {
         for (number, (live, member)) in self.live.iter_mut().zip(&mut self.members).enumerate() {
             let shown = |tier| shares_of(tier, &self.shown);
@@ -101,7 +102,7 @@ fn requests(shards: usize, seed: u64) -> Vec<Access> {
         let op = [Op::Get, Op::Get, Op::Get, Op::Set, Op::Set, Op::Del][rng.below(6) as usize];
         let size = if is_large { 2000 + rng.below(4000) } else { rng.below(600) } as u32;
         let ttl_s = if rng.below(10) == 0 { 1 + rng.below(60) as u32 } else { 0 };
-        // Now and then nobody asks for a while.
+        // Now and then there are no requests for a while.
         time_ns += 1 + rng.below(6_000_000) + if rng.below(5000) == 0 { 20_000_000_000 } else { 0 };
         Access { time_ns, op, key, size, ttl_s, tenant: (key % 3) as u32, ..Access::default() }
     };

@@ -1,5 +1,5 @@
-//! A cache's device in virtual time whose log is prompt, and whose table is slow: so a log is full now and then, and what waits for a record to be
-//! durable waits for no time.
+//! Cache device in virtual time with a prompt log and a slow table: the log is full
+//! now and then, and operations that wait for a durable record wait for no time.
 
 use tiermem_block::journal::{LOG_BYTES_MIN, Layout, LayoutConfig};
 use tiermem_tier::block::{
@@ -18,7 +18,8 @@ pub struct LogDevice {
 }
 
 impl LogDevice {
-    /// For a cache of these sizes of blocks, with the smallest log. A request for data takes so many nanoseconds, and one for a page so many.
+    /// For a cache of these block sizes, with the smallest log. A request for data
+    /// takes the first number of nanoseconds, one for a page of the table the second.
     pub fn new(
         disk: MemoryDisk,
         simulation: &Simulation,
@@ -56,7 +57,8 @@ impl BlockIo for LogDevice {
     }
 
     fn wait(&mut self, out: &mut Vec<Completion>) {
-        // The first part that has something is waited for: at the start of a cache the order of completions is nobody's.
+        // The first part with requests in flight is waited for: at the
+        // start of a cache the order of completions does not matter.
         if let Some(part) = self.parts().into_iter().find(|part| part.in_flight() > 0) {
             part.wait(out);
         }
