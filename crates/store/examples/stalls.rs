@@ -58,7 +58,7 @@ impl Longest {
     }
 }
 
-/// How fast a store is filled, and how much memory is taken ahead of it.
+/// Fill rate of a store, and the memory populated ahead of it.
 #[derive(Clone, Copy)]
 struct Pace {
     bytes_per_s: Option<f64>,
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// So many reads, measured as an event of their own.
+    /// Runs `count` reads, measured as an event of their own.
     fn reads(&mut self, event: &str, count: u64) {
         let mut longest = Longest::default();
         for _ in 0..count {

@@ -139,7 +139,7 @@ const FORMS: &[&str] = &[
     "SCAN 0 COUNT 1000 TYPE v",
     "SCAN 0 COUNT 1000 TYPE hash",
 ];
-/// Those over hashes.
+/// Forms of the hash commands.
 const HASH_FORMS: &[&str] = &[
     "HSET h F v",
     "HSET h F v F v F v",

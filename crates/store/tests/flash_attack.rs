@@ -358,7 +358,7 @@ fn failed_checkpoints_bring_nothing_back() {
     }
 }
 
-/// What is done to an image.
+/// Damage to an image.
 #[derive(Clone, Debug)]
 enum Harm {
     Flip(prop::sample::Index, u8),

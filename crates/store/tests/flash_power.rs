@@ -24,7 +24,7 @@ fn durable(region_bytes: u64) -> FlashConfig {
     FlashConfig { durability: Durability::Power, ..config(region_bytes, SEGMENT_BYTES) }
 }
 
-/// What clients were told, and what they were not told yet.
+/// Acknowledged changes, and changes not acknowledged yet.
 #[derive(Default)]
 struct Told {
     /// The version that each key has, by all that was acknowledged; 0: none.

@@ -17,7 +17,7 @@ use world::{Known, START_MS, look, name, value};
 
 const MS: u64 = 1_000_000;
 
-/// What varies from world to world.
+/// Parameters of a world.
 #[derive(Clone, Debug)]
 struct Setup {
     memory_bytes: Vec<u64>,
@@ -84,7 +84,7 @@ impl Setup {
     }
 }
 
-/// What clients were told of a key.
+/// Acknowledged states of a key.
 #[derive(Clone, Debug, Default)]
 struct Told {
     /// What it is by the last change that was acknowledged; `None`: nothing.
@@ -251,7 +251,7 @@ impl World {
         }
     }
 
-    /// What there is of a key is the newest, if anything is.
+    /// Checks that the state of a key, if it exists, is the newest.
     fn see(&mut self, key: u64) {
         let found = look(&mut self.engine, key);
         self.engine.flash_reads().unstage();

@@ -104,12 +104,12 @@ impl Channels {
         self.subscriptions.get(&slot).map(|names| &names[kind as usize])
     }
 
-    /// What a client is subscribed to.
+    /// The subscriptions of a client, of one kind.
     pub fn subscriptions(&self, slot: Slot, kind: Kind) -> Vec<Rc<[u8]>> {
         self.names_of(slot, kind).into_iter().flatten().cloned().collect()
     }
 
-    /// How many that are.
+    /// Number of subscriptions of a client.
     pub fn subscription_count(&self, slot: Slot, kind: Kind) -> usize {
         self.names_of(slot, kind).map_or(0, BTreeSet::len)
     }

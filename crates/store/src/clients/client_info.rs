@@ -42,7 +42,7 @@ fn shown(address: SocketAddr) -> String {
     SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
-/// What is told of a client. The connection brings it up to date after each batch of requests.
+/// Facts about a client. The connection updates them after each batch of requests.
 #[derive(Debug, Default)]
 pub struct ClientInfo {
     /// Its number.

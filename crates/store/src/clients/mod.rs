@@ -67,7 +67,7 @@ use pause::Pause;
 use state_budget::StateBudget;
 use tracking::Audience;
 
-/// What this shard's clients tell those of other shards.
+/// Messages from this shard's clients to those of other shards.
 pub trait Relay: std::fmt::Debug {
     /// Something happened to a key, and clients of any shard may want to know.
     fn tell_event(&self, class: Class, event: &str, db: u8, key: &[u8]);
@@ -103,7 +103,7 @@ impl Clients {
     /// The user `default` may not do everything.
     pub const GUARDED: u8 = 8;
 
-    /// Which requests must be looked at more closely; 0 almost always.
+    /// The kinds of requests that must be looked at more closely; 0 almost always.
     #[inline]
     pub fn attention(&self) -> u8 {
         self.attention
@@ -148,13 +148,13 @@ impl Clients {
         &mut self.registry
     }
 
-    /// What waits for clients.
+    /// Output buffers of clients.
     #[inline]
     pub fn output(&self) -> &OutputBuffers {
         &self.output
     }
 
-    /// What waits for clients.
+    /// Output buffers of clients, to be changed.
     #[inline]
     pub fn output_mut(&mut self) -> &mut OutputBuffers {
         &mut self.output
@@ -192,7 +192,7 @@ impl Clients {
         self.registry.leave(slot);
     }
 
-    /// What `RESET` and leaving end: subscriptions, watching, tracking, monitoring.
+    /// Ends what `RESET` and disconnecting end: subscriptions, watching, tracking, monitoring.
     pub fn forget_state(&mut self, slot: Slot) {
         self.watched.unwatch(&mut self.state, slot);
         self.tracking.stop(&mut self.state, slot);
@@ -292,7 +292,7 @@ impl Clients {
         self.update_attention();
     }
 
-    /// Which requests wait now.
+    /// The kind of requests that are paused now.
     pub fn paused(&self) -> Option<PauseKind> {
         self.pause.kind()
     }
@@ -328,7 +328,7 @@ impl Clients {
         self.monitors.tell(&self.registry, &mut self.output, line);
     }
 
-    /// Which changes of keys are published.
+    /// The changes of keys that are published.
     pub fn notify_flags(&self) -> NotifyFlags {
         self.notify
     }

@@ -9,9 +9,9 @@ use std::task::Waker;
 use super::Relay;
 use super::registry::{Registry, Slot};
 
-/// What may wait for one client, as Redis's default for subscribers.
+/// Most output that may wait for one client in bytes, as Redis's default for subscribers.
 pub const PUSH_BYTES_MAX: usize = 32 << 20;
-/// What may wait for one client when all clients together have too much.
+/// Most output that may wait for one client in bytes when all clients together have too much.
 pub const TIGHT_OUTPUT_BYTES: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
@@ -84,12 +84,12 @@ impl OutputBuffers {
         self.relay = Some(relay);
     }
 
-    /// What may wait for all clients together, in bytes.
+    /// Sets the most output that may wait for all clients together, in bytes.
     pub fn set_total_bytes_max(&mut self, bytes: usize) {
         self.total_bytes_max = bytes;
     }
 
-    /// How a client's task is woken; set once, when it first runs.
+    /// Sets the waker of a client's task; once, when it first runs.
     pub fn set_waker(&mut self, slot: Slot, waker: &Waker) {
         self.buffers[slot as usize].waker = Some(waker.clone());
     }
@@ -101,12 +101,12 @@ impl OutputBuffers {
         }
     }
 
-    /// Has every client's task run: what holds for all of them has changed.
+    /// Wakes every client's task: a condition common to all of them has changed.
     pub fn wake_all(&self) {
         self.buffers.iter().filter_map(|it| it.waker.as_ref()).for_each(Waker::wake_by_ref);
     }
 
-    /// What was pushed to a client, which is the connection's now.
+    /// Takes the bytes pushed to a client.
     #[inline]
     pub fn take_pushed(&mut self, slot: Slot) -> Option<Vec<u8>> {
         let buffer = &mut self.buffers[slot as usize];
@@ -169,7 +169,7 @@ impl OutputBuffers {
         }
     }
 
-    /// What waits for clients that are not about to end, in bytes.
+    /// Output that waits for clients that are not about to end, in bytes.
     fn lasting_bytes(&self) -> usize {
         self.unsent_bytes + self.pushed_bytes - self.ending_bytes
     }

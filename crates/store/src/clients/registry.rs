@@ -53,12 +53,12 @@ impl Registry {
         self.entries[slot as usize].id
     }
 
-    /// What is told of a client.
+    /// Facts about a client.
     pub fn client_info(&self, slot: Slot) -> &ClientInfo {
         &self.entries[slot as usize]
     }
 
-    /// What is told of a client. Its name is set by [`super::Clients::set_name`], which counts its bytes.
+    /// Facts about a client, to be changed. Its name is set by [`super::Clients::set_name`], which counts its bytes.
     #[inline]
     pub fn client_info_mut(&mut self, slot: Slot) -> &mut ClientInfo {
         &mut self.entries[slot as usize]

@@ -1,8 +1,8 @@
 //! Budget of bytes that clients make the server remember: names, subscriptions, watched keys, prefixes.
 
-/// What all clients together can have remembered.
+/// Most bytes remembered for all clients together.
 pub const STATE_BYTES_MAX: usize = 16 << 20;
-/// What remembering costs beside the bytes themselves.
+/// Overhead of a remembered item beside its bytes.
 const STATE_OVERHEAD_BYTES: usize = 128;
 
 /// The server remembers too much for its clients already.

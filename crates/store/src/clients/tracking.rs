@@ -20,7 +20,7 @@ use crate::resp::{Version, Writer};
 pub const TABLE_KEYS_MAX: usize = 1_000_000;
 /// Most bytes of the table, for any number of keys.
 const TABLE_BYTES_MAX: usize = 16 << 20;
-/// What a key costs beside its bytes: its place in the tree and its list of clients.
+/// Cost of a key beside its bytes: its place in the tree and its list of clients.
 const KEY_OVERHEAD_BYTES: usize = 96;
 const CLIENT_BYTES: usize = size_of::<u64>();
 /// Where a client that speaks RESP2 is told, on another connection.
@@ -29,7 +29,7 @@ const CHANNEL: &[u8] = b"__redis__:invalidate";
 /// Prefixes of keys.
 pub type Prefixes = BTreeSet<Box<[u8]>>;
 
-/// How a client wants to be told.
+/// Tracking mode of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrackingMode {
     /// The client that is told in its place; 0: itself.
@@ -128,7 +128,7 @@ impl Tracking {
         true
     }
 
-    /// How a client is told, if it is.
+    /// A client's tracking mode, if it tracks.
     pub fn mode(&self, slot: Slot) -> Option<&TrackingMode> {
         self.modes.get(&slot)
     }

@@ -7,7 +7,7 @@ use super::registry::Slot;
 use super::state_budget::StateBudget;
 use crate::engine::{Change, DATABASES};
 
-/// What one client watches.
+/// Keys that one client watches.
 #[derive(Debug, Default)]
 struct Watch {
     /// One of the keys has changed.
@@ -62,7 +62,7 @@ impl Watched {
         true
     }
 
-    /// What a client watches.
+    /// The keys that a client watches.
     pub fn keys_of(&self, slot: Slot) -> impl Iterator<Item = (u8, &[u8])> {
         let keys = self.clients.get(&slot).map_or(&[][..], |watch| &watch.keys);
         keys.iter().map(|(db, key, _)| (*db, &**key))

@@ -145,7 +145,7 @@ pub(super) fn deluser(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// What Redis says where a subcommand that takes one argument or none gets more.
+/// Redis's error where a subcommand with at most one argument gets more.
 fn too_many(subcommand: &str) -> Refusal {
     format!("ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try ACL HELP.").into()
 }

@@ -66,7 +66,7 @@ pub(super) fn select(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 const WRONG_PASSWORD: Refusal =
     Refusal::Text("WRONGPASS invalid username-password pair or user is disabled.");
 
-/// Lets the client in if user and password are right. Without a password anything is right.
+/// Logs the client in if user and password are right. Without a configured password any password is right.
 fn authenticate(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Outcome {
     let Context { session, host, .. } = context;
     let login = if session.mode.has(Mode::GUEST) {

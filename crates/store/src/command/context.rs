@@ -21,7 +21,8 @@ pub struct Context<'a> {
     pub output: &'a mut Output,
     /// The server.
     pub host: &'a mut Host,
-    /// What runs each command, by its number. It is passed, so that a handler that runs others need not import all of them.
+    /// The handler of each command, by its number. It is passed, so
+    /// that a handler that runs others need not import all of them.
     pub handlers: &'static [Handler],
 }
 

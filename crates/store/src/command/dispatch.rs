@@ -63,7 +63,7 @@ fn resolve(context: &mut Context<'_>, args: Args<'_>) -> Result<&'static Spec, R
     Ok(spec)
 }
 
-/// Lets a client in that needs no password any more, since `CONFIG SET` or `ACL SETUSER` took it away.
+/// Logs in a client that needs no password any more, since `CONFIG SET` or `ACL SETUSER` removed it.
 #[cold]
 fn authenticate(context: &mut Context<'_>, spec: &'static Spec) -> Outcome {
     if !context.host.settings.users.are_open() {

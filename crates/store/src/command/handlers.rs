@@ -172,7 +172,7 @@ const BY_NAME: &[(&str, Handler)] = &[
     ("slowlog|reset", slowlog::reset),
 ];
 
-/// What runs each command, by its number.
+/// The handler of each command, by its number.
 pub static HANDLERS: [Handler; BY_NAME.len()] = {
     let mut handlers = [BY_NAME[0].1; BY_NAME.len()];
     let mut number = 0;

@@ -50,7 +50,7 @@ fn find_denied(user: &User, spec: &'static Spec, args: Args<'_>) -> Option<Denie
     (!allowed).then_some(Denied::Channel)
 }
 
-/// What forbids a request, were it sent now; of an `EXEC` also what forbids anything that is queued.
+/// The reason why a request is not permitted now; for `EXEC` also the reason for any queued request.
 fn ask(
     session: &Session,
     host: &Host,

@@ -67,7 +67,7 @@ impl From<String> for Refusal {
     }
 }
 
-/// What a handler returns: the reply is written, or this error is to be.
+/// Result of a handler: the reply is written, or this error is to be written.
 pub type Outcome = Result<(), Refusal>;
 
 /// The error for a number of arguments that `name` does not take.

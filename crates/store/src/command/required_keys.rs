@@ -25,7 +25,7 @@ pub enum Needs {
 }
 
 impl Resolved {
-    /// What the request needs, and whether it may store something.
+    /// The keys that the request needs, and whether it may store something.
     pub fn needs(self, session: &Session, host: &Host, args: Args<'_>) -> (Needs, bool) {
         let Some(spec) = self.0 else { return (Needs::Nothing, false) };
         if self.is_forbidden(session, host, args) {

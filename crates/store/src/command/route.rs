@@ -147,7 +147,7 @@ fn keyless(spec: &'static Spec, args: Args<'_>, placement: Placement) -> Route {
     }
 }
 
-/// How replies are merged of a command that every shard must hear of.
+/// How the replies are merged of a command that every shard must run.
 fn everywhere(spec: &Spec, args: Args<'_>) -> Option<Merge> {
     let merge = match (spec.container, spec.name) {
         ("", "dbsize" | "publish") | ("pubsub", "numpat") | ("slowlog", "len") | ("latency", "reset") => {
@@ -175,7 +175,7 @@ fn everywhere(spec: &Spec, args: Args<'_>) -> Option<Merge> {
     Some(merge)
 }
 
-/// What `SLOWLOG GET` shows at most: 10 unless it is told, all when told -1.
+/// Most entries of `SLOWLOG GET`: 10 by default, all with -1.
 fn slowlog_count(args: Args<'_>) -> usize {
     args.get(2)
         .map_or(10, |count| parse_i64(count).map_or(10, |it| usize::try_from(it).unwrap_or(usize::MAX)))

@@ -27,13 +27,13 @@ pub(super) fn time(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
 
 type Section = fn(&mut String, &Context<'_>, &Facts) -> core::fmt::Result;
 
-/// What several sections tell of.
+/// Facts used by several sections.
 struct Facts {
     figures: Figures,
     commands: CommandStatistics,
 }
 
-/// Which sections are shown when none is asked for.
+/// Sections shown by default.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Always,

@@ -124,7 +124,7 @@ fn tell_misses(context: &mut Context<'_>, spec: &Spec, args: Args<'_>) {
     }
 }
 
-/// What the event of a command's writes is called, and its class.
+/// Event name and class of a command's writes.
 fn author(client: u64, spec: &'static Spec) -> Author {
     let class = match spec.group {
         Group::String => Class::STRING,

@@ -2,7 +2,7 @@
 
 use crate::resp::Args;
 
-/// What a command does to the server, in Redis's words.
+/// Effects of a command on the server, in Redis's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(u16);
 
@@ -102,9 +102,9 @@ pub struct Spec {
     pub name: &'static str,
     /// The command this is a subcommand of, or nothing.
     pub container: &'static str,
-    /// How many arguments it takes, the name counted; negative: at least that many.
+    /// Number of arguments including the name; negative: at least that many.
     pub arity: i8,
-    /// What it does to the server.
+    /// Its effects on the server.
     pub flags: Flags,
     /// The first key's place among the arguments, the last one's (negative from the end), and the step.
     pub keys: (i8, i8, i8),

@@ -8,7 +8,7 @@ use tiermem_base::{Bytes, TierSpec};
 use tiermem_policy::log::{Admission, RESERVE};
 use tiermem_tier::block::Backend;
 
-/// What is written at once and emptied at once; the largest item on flash is a little smaller.
+/// Bytes written at once and emptied at once; the largest item on flash is a little smaller.
 const SEGMENT_BYTES: u64 = 2 << 20;
 /// Least number of segments of a flash tier: fewer leave no room beside the open, the free and the emptied segments.
 const SEGMENTS_MIN: u64 = 16;
@@ -80,8 +80,8 @@ impl FlashTier {
         u64::from(self.segment_bytes)
     }
 
-    /// What the engine of shard `shard` among `shards` needs of it; before the file is opened, which makes it as long as it
-    /// has to be. `entropy` makes a new region's identity and seed.
+    /// The flash configuration for the engine of shard `shard` among `shards`. Must be computed before the
+    /// file is opened, which extends it to its size. `entropy` makes a new region's identity and seed.
     pub fn region(&self, shard: u32, shards: u32, entropy: [u64; 3]) -> FlashConfig {
         let region_bytes = self.capacity.0 / u64::from(shards.max(1)) / 4096 * 4096;
         let mut uuid = [0; 16];

@@ -5,19 +5,19 @@ use tiermem_sys::memory::{LimitSource, MemoryLimit};
 
 use super::{ConfigError, Misfit};
 
-/// What the process uses beside its tiers: the program, requests and replies under way.
+/// Memory of the process beside its tiers: the program, requests and replies under way.
 pub const PROCESS_BYTES: u64 = 192 << 20;
 
-/// What each further shard takes of such: its own buffers, what lies in two shards on its way, and what the allocator has not
-/// given back yet of both.
+/// Such memory of each further shard: its own buffers, bytes on their way
+/// between two shards, and what the allocator has not given back yet of both.
 pub const SHARD_BYTES: u64 = 192 << 20;
 
 /// Most segments of a flash tier with bytes in memory: being filled, being written, or being emptied.
 const FLASH_SEGMENTS_BUFFERED: u64 = 14;
-/// What is read from flash and waits to be used at most.
+/// Most bytes read from flash that wait to be used.
 const FLASH_READ_BYTES: u64 = 32 << 20;
 
-/// What a flash tier takes of memory beside its metadata, which is charged to tier 0.
+/// Memory of a flash tier beside its metadata, which is charged to tier 0.
 fn flash_buffers(tiers: &[TierSpec], shards: u32) -> u64 {
     let flash = tiers.iter().filter_map(|tier| super::FlashTier::of(tier).ok());
     let buffers = flash.map(|flash| flash.segment_bytes() * FLASH_SEGMENTS_BUFFERED + FLASH_READ_BYTES);

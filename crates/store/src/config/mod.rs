@@ -35,7 +35,7 @@ use crate::snapshot::Load;
 /// Why a configuration cannot be used.
 pub type ConfigError = file::ConfigError<Misfit>;
 
-/// What only the store asks of its configuration.
+/// Errors of a configuration that only the store reports.
 #[derive(Debug, thiserror::Error)]
 pub enum Misfit {
     /// There is no tier at all.
@@ -88,7 +88,7 @@ pub struct StoreConfig {
     pub server: ServerSection,
     /// Admission, promotion, demotion and eviction.
     pub policy: PolicySection,
-    /// What `CONFIG SET` changes and has no place in another section, by its name there.
+    /// Parameters of `CONFIG SET` without a place in another section, by name.
     pub config: BTreeMap<String, toml::Value>,
     /// How tenants are told apart. Default: not at all.
     pub tenants: TenantsSection,
@@ -242,10 +242,9 @@ impl StoreConfig {
         self.tiers.iter().map(|tier| tier.clone().divided(shards)).collect()
     }
 
-    /// Which snapshots are loaded.
+    /// The snapshots to load.
     ///
-    /// # Errors
-    /// When that is none of the words for it, or there is no snapshot that it could be about.
+    /// # Errors When the value is not one of its words, or there is no snapshot path that it could apply to.
     pub fn snapshot_load(&self) -> Result<Load, ConfigError> {
         let error = |problem| ConfigError::Value { key: "snapshot_load", problem };
         match (&self.snapshot_load, &self.snapshot) {
@@ -269,7 +268,7 @@ impl StoreConfig {
         Ok(ladder)
     }
 
-    /// What can change later as the file has it, `[config]` included.
+    /// The settings that can change later, as the file has them, `[config]` included.
     fn live(&self) -> Result<Live, ConfigError> {
         self.live_over(&self.ladder()?)
     }
@@ -309,7 +308,7 @@ impl StoreConfig {
         Ok(flash.map(FlashTier::of).transpose()?)
     }
 
-    /// What the engine of one of the shards needs of it; `seed` for its hash.
+    /// The engine configuration of one shard; `seed` is for its hash.
     pub fn engine_config(&self, seed: u64) -> Result<EngineConfig, ConfigError> {
         if self.shards > 1 {
             let one = StoreConfig { shards: 1, tiers: self.shard_tiers(), ..self.clone() };
@@ -329,7 +328,7 @@ impl StoreConfig {
         })
     }
 
-    /// What the server needs of it; `config_file` is where it was read from.
+    /// The server configuration; `config_file` is the file that it was read from.
     pub fn server_config(&self, config_file: Option<PathBuf>) -> Result<ServerConfig, ConfigError> {
         let section = &self.server;
         Ok(ServerConfig {

@@ -18,10 +18,10 @@ const CANDIDATES_MAX: usize = 8;
 pub struct TenantsSection {
     /// `none` (default), `database`, `prefix` or `user`.
     pub by: String,
-    /// What ends a prefix, one byte. Default `:`.
+    /// Byte that ends a prefix. Default `:`.
     pub separator: String,
-    /// What is decided while the store runs: `off` (default), `k`, or by which objective memory is divided: `latency`,
-    /// `mean`, `hits`, `fair`, `slo`.
+    /// Decisions while the store runs: `off` (default), `k`, or the objective
+    /// by which memory is divided: `latency`, `mean`, `hits`, `fair`, `slo`.
     pub divide: String,
     /// Look-ups between two divisions. Default 1,000,000.
     pub window: u64,
@@ -31,13 +31,13 @@ pub struct TenantsSection {
     pub candidates: Vec<u8>,
     /// Where curves come from: `krr` (default), `klru`, `miniature`, or `lru`, which takes one candidate alone.
     pub curves: String,
-    /// What counts of earlier windows. Default 0.5.
+    /// Weight of earlier windows. Default 0.5.
     pub keep: f64,
-    /// What another division must gain to be worth it. Default 0.02.
+    /// Least gain of another division. Default 0.02.
     pub gain: f64,
     /// Pieces that memory is divided in. Default 256.
     pub granules: u64,
-    /// What a miss costs of which nothing is known. Default 1ms.
+    /// Cost of a miss where none is known. Default 1ms.
     pub miss_cost: Nanos,
 }
 
@@ -61,7 +61,7 @@ impl Default for TenantsSection {
 }
 
 impl TenantsSection {
-    /// What a division goes by.
+    /// Parameters of the division.
     fn plan(&self) -> Result<Plan, ConfigError> {
         let default = Plan::default();
         let error = |key, problem: String| Err(ConfigError::Value { key, problem });
@@ -118,7 +118,7 @@ pub struct TenantConfig {
     /// Its sample size, 1 to 64. Default: the tiers' own.
     #[serde(default)]
     pub k: u8,
-    /// What a miss costs it. Default: what is measured.
+    /// Cost of a miss. Default: the measured one.
     #[serde(default)]
     pub miss_cost: Option<Nanos>,
     /// It gets no less memory.
@@ -127,7 +127,7 @@ pub struct TenantConfig {
     /// It gets no more memory.
     #[serde(default)]
     pub max: Option<Bytes>,
-    /// What its misses weigh beside others'. Default 1.
+    /// Weight of its misses relative to other tenants'. Default 1.
     #[serde(default)]
     pub weight: Option<f64>,
     /// The hit ratio that `slo` tries to keep.
@@ -139,7 +139,7 @@ pub struct TenantConfig {
 }
 
 impl TenantConfig {
-    /// What a division keeps to; [`None`] where nothing was said of that.
+    /// Terms that a division must keep; [`None`] where none were declared.
     fn terms(&self) -> Result<Option<TenantTerms>, ConfigError> {
         let parts = [
             self.miss_cost.map(|it| format!("miss={}ns", it.0)),

@@ -12,7 +12,7 @@ const TIER_BYTES_MAX: u64 = (u32::MAX as u64) << 4;
 /// Less than this leaves a tier without a page for each of a few size classes, and tier 0 without room for the index.
 const TIER_BYTES_MIN: u64 = 1 << 20;
 
-/// What items may lie on.
+/// Kinds of tiers that can hold items.
 const SERVED: [TierKind; 5] =
     [TierKind::Dram, TierKind::Numa, TierKind::Dax, TierKind::Emulated, TierKind::Flash];
 

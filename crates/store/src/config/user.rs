@@ -11,7 +11,7 @@ use crate::users::Users;
 pub struct UserConfig {
     /// Login name; sessions that have not logged in are `default`.
     pub name: String,
-    /// What it may do, in the words of `ACL SETUSER`, divided by blanks.
+    /// Its permissions, in the words of `ACL SETUSER`, separated by blanks.
     pub rules: String,
 }
 

@@ -4,14 +4,14 @@ use serde::Serialize;
 use tiermem_model::advisor::{Advisor, Part, Verdict};
 use tiermem_model::mrc::Curve;
 
-/// How memory was divided lately.
+/// The last division of memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DivisionStats {
-    /// What is to be small.
+    /// The objective of the division.
     pub objective: String,
     /// Windows that have ended, of all shards.
     pub windows: u64,
-    /// What was found after the last one; of shards that found different things, all of it.
+    /// The verdict after the last division; of shards with different verdicts, all of them.
     pub verdict: String,
     /// After which one memory was last divided anew.
     pub divided_after: Option<u64>,
@@ -73,12 +73,12 @@ impl DivisionStats {
     }
 }
 
-/// What is known of a tenant's requests and advised for it.
+/// Facts and advice about a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TenantAdvice {
     /// Look-ups of a window, later windows weighing more.
     pub rate: f64,
-    /// What a miss costs it, in nanoseconds.
+    /// Cost of a miss, in nanoseconds.
     pub miss_ns: f64,
     /// Whether that was measured or declared; assumed otherwise.
     pub is_miss_known: bool,

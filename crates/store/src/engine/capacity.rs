@@ -15,7 +15,7 @@ pub struct MemoryTiers<'a> {
 }
 
 impl MemoryTiers<'_> {
-    /// How many there are.
+    /// Number of memory tiers.
     pub fn count(&self) -> usize {
         self.contents.shard.ladder().residents().levels()
     }
@@ -25,7 +25,7 @@ impl MemoryTiers<'_> {
         self.contents.shard.ladder().config().levels[tier].capacity_bytes
     }
 
-    /// What may be thrown out when space runs short.
+    /// Keys that may be evicted when space runs short.
     pub fn eviction(&self) -> Eviction {
         match self.contents.shard.ladder().config().eviction {
             LadderEviction::AllItems => Eviction::AllKeys,
@@ -33,7 +33,7 @@ impl MemoryTiers<'_> {
         }
     }
 
-    /// What may be changed about the ladder while it runs, as it is.
+    /// The ladder's parameters that may change while it runs.
     pub fn tuning(&self) -> Tuning {
         self.contents.shard.ladder().config().tuning()
     }

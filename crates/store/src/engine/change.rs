@@ -167,8 +167,8 @@ impl<'a> ValuesInPlace<'a> {
         Ok(())
     }
 
-    /// The longest value that costs no more memory than one of `value_len` bytes does, as far as values go: places come in
-    /// sizes, and a value that will grow may as well have all of its own.
+    /// The longest value that takes no more memory than one of `value_len` bytes:
+    /// places come in sizes, so a value that will grow may use all of its place.
     pub fn roomy_len(&self, key_len: usize, value_len: usize) -> usize {
         let head = HEADER_BYTES + key_len + self.contents.keeping.tail_bytes();
         let place = self.contents.shard.ladder().residents().classes().place_bytes((head + value_len) as u64)

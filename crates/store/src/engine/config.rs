@@ -13,14 +13,14 @@ use super::owners::Whose;
 /// when the processor is idle to keep up, and small beside a tier: [`LadderConfig::ahead_bytes`].
 pub const AHEAD_BYTES: u64 = 32 << 20;
 
-/// How an engine is set up.
+/// Configuration of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// Tiers, fastest first.
     pub tiers: Vec<TierSpec>,
     /// The ladder's parameters; its levels follow from `tiers`.
     pub ladder: LadderConfig,
-    /// How many times their capacities the tiers may come to grow to, where other shards give theirs.
+    /// Most that the tiers may grow to, in multiples of their capacities, where other shards give theirs.
     pub growth: u32,
     /// The longest value.
     pub value_bytes_max: usize,

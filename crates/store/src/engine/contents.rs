@@ -318,7 +318,7 @@ impl Contents {
         }
     }
 
-    /// Has the reply to a request that changes a key wait for what took its copy from flash.
+    /// Makes the reply to a request that changes a key wait for the removal of its copy from flash.
     pub fn note_change(&mut self, hash: u64) {
         if let Some(flash) = &mut self.items.flash {
             flash.note_change(hash);

@@ -1,6 +1,6 @@
 //! Counters of requests and their effects.
 
-/// What requests have done since the start.
+/// Effects of requests since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Look-ups.

@@ -80,7 +80,7 @@ impl FlashTier<'_> {
         self.contents.shard.ladder().transit().outlet().must_wait()
     }
 
-    /// Has a writer woken when there is space again.
+    /// Wakes a writer when there is space again.
     pub fn wake_when_unchoked(&mut self, waker: &Waker) {
         self.contents.waiters.await_space(waker);
     }

@@ -33,7 +33,7 @@ pub struct FlashFigures {
     pub read_bytes: u64,
     /// Bytes written: items, journal and checkpoints.
     pub written_bytes: u64,
-    /// Those of them that are items, to whole blocks.
+    /// Bytes of items among them, rounded up to whole blocks.
     pub item_written_bytes: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,

@@ -132,7 +132,7 @@ impl FlashReads<'_> {
         }
     }
 
-    /// What a scan of about `count` keys from `cursor` must read first.
+    /// The keys to be read before a scan of about `count` keys from `cursor`.
     pub fn seek_scan(&self, cursor: u64, count: usize) -> Vec<FlashKey> {
         let mut away = Vec::new();
         if let Some(log) = self.contents.shard.log() {

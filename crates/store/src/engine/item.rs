@@ -10,7 +10,7 @@ use super::types::ValueKind;
 /// Bytes before the key.
 pub const HEADER_BYTES: usize = 8;
 
-/// What the header says.
+/// Header of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Bytes of the value.
@@ -19,7 +19,7 @@ pub struct Header {
     pub key_len: u16,
     /// The database that the key belongs to.
     pub db: u8,
-    /// What the value is.
+    /// Kind of the value.
     pub kind: ValueKind,
     /// Whether the flash tier has the same item.
     pub unchanged: bool,

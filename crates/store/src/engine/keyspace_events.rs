@@ -3,7 +3,7 @@
 //! Changes are recorded only while a client [wants](Changes::want) them, so an unobserved store
 //! pays one test per change. The caller takes the records after each request and after each tick.
 
-/// What happened to a key.
+/// A change of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It has a new value.
@@ -64,7 +64,7 @@ impl Changes {
         self.keys.extend_from_slice(key);
     }
 
-    /// What happened since the last call.
+    /// Takes the changes since the last call.
     pub fn take(&mut self) -> Changes {
         let wanted = self.wanted;
         std::mem::replace(self, Changes { wanted, ..Changes::default() })

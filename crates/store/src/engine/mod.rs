@@ -149,7 +149,7 @@ impl Engine {
         TenantsMut { accounts: tenants, shard }
     }
 
-    /// What happened to keys.
+    /// Recorded changes of keys.
     #[inline]
     pub fn changes(&mut self) -> &mut Changes {
         &mut self.contents.changes
@@ -179,7 +179,7 @@ impl Engine {
         MemoryTiersMut { contents: &mut self.contents }
     }
 
-    /// What outlives the process where it lies.
+    /// Items that outlive the process in place.
     pub fn kept(&self) -> &Keeping {
         &self.contents.keeping
     }
@@ -405,7 +405,7 @@ impl Engine {
         self.contents.rng.next_u64()
     }
 
-    /// What requests have done since the start.
+    /// Effects of requests since the start.
     pub fn counters(&self) -> Counters {
         self.contents.counters
     }

@@ -10,7 +10,7 @@ use super::DATABASES;
 /// Bytes of a key in which its prefix must end.
 pub const PREFIX_BYTES_MAX: usize = 64;
 
-/// How keys are told apart.
+/// How tenants of keys are determined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// Not at all.
@@ -27,7 +27,7 @@ pub enum By {
 /// A name, and how its keys begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// How they begin; not empty.
+    /// Prefix of its keys; not empty.
     pub prefix: String,
     /// The tenant's name.
     pub name: String,
@@ -91,13 +91,13 @@ impl Whose {
         Whose { by, owners: Owners::default() }
     }
 
-    /// How keys are told apart.
+    /// How tenants of keys are determined.
     #[inline]
     pub fn by(&self) -> By {
         self.by
     }
 
-    /// Has prefixes belong to these tenants from now on.
+    /// Assigns prefixes to these tenants from now on.
     pub fn set_owners(&mut self, owners: Vec<(&[u8], u16)>) {
         self.owners = Owners::new(owners);
     }

@@ -44,7 +44,7 @@ impl Keeping {
         self.session
     }
 
-    /// What was there at the start.
+    /// Items restored at the start.
     pub fn taken_up(&self) -> TakenUp {
         self.taken_up
     }
@@ -191,7 +191,7 @@ impl Keeping {
     }
 }
 
-/// What was found where it lay.
+/// Counts of items restored in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TakenUp {
     /// Items that are back.

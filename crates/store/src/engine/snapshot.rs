@@ -50,7 +50,7 @@ pub struct Gathering {
     items: u32,
 }
 
-/// What [`Gathering::go_on`] has gathered.
+/// Result of [`Gathering::go_on`].
 #[derive(Debug)]
 pub enum Gathered {
     /// A block's bytes and the number of its items.
@@ -135,7 +135,7 @@ impl Gathering {
         found_long
     }
 
-    /// Lets go of what is held for a snapshot, complete or not.
+    /// Releases everything held for a snapshot, complete or not.
     pub fn end(self, engine: &mut Engine) {
         for long in self.long {
             long.end(engine);

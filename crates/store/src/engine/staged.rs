@@ -10,7 +10,8 @@ use super::{Hit, ItemRef, ValueKind};
 /// Item references from here on name staged items.
 const STAGED: u32 = u32::MAX - (1 << 20);
 
-/// So many are looked through one by one; more have a table of places, for a request may name thousands of keys.
+/// Up to this number the items are searched one by one; more have
+/// a table of places, as a request may name thousands of keys.
 const LINEAR_MAX: usize = 16;
 
 /// An item that was read.

@@ -17,9 +17,9 @@ use super::{By, DivisionStats, Owner, TenantAdvice};
 /// The tenants that an engine begins with.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tenancy {
-    /// How keys are told apart.
+    /// How tenants of keys are determined.
     pub by: By,
-    /// What is known beforehand.
+    /// Tenants declared beforehand.
     pub declared: Vec<Declared>,
     /// How memory is divided while the engine runs, if it is.
     pub plan: Plan,
@@ -47,13 +47,13 @@ pub struct TenantStats {
     pub hits: u64,
     /// Values written.
     pub sets: u64,
-    /// What it has in each tier of memory.
+    /// Its figures in each tier of memory.
     pub tiers: Vec<TenantTierStats>,
-    /// What is advised for it, where memory is divided while the engine runs.
+    /// Advice for it, where memory is divided while the engine runs.
     pub advice: Option<Arc<TenantAdvice>>,
 }
 
-/// What a tenant has in a tier.
+/// Figures of a tenant in a tier.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TenantTierStats {
     /// Items held now.
@@ -153,7 +153,7 @@ impl TenantAccounts {
         self.k_candidates.as_deref()
     }
 
-    /// What divides memory, as it is.
+    /// The current division of memory.
     pub fn division(&self) -> Division {
         self.divider.division().clone()
     }
@@ -302,7 +302,7 @@ impl TenantsMut<'_> {
         self.accounts.apply_settings(self.shard);
     }
 
-    /// What a window's end asks, if one has ended. Whoever takes it brings the answer ([`Self::take_answer`]).
+    /// The question at a window's end, if one has ended. The caller delivers the answer ([`Self::take_answer`]).
     pub fn take_question(&mut self) -> Option<Question> {
         self.accounts.divider.take_question()
     }

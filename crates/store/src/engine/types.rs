@@ -1,6 +1,6 @@
 //! Arguments and results of the engine's methods.
 
-/// How many databases `SELECT` can choose from.
+/// Number of databases that `SELECT` can choose from.
 pub const DATABASES: u8 = 16;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
@@ -22,7 +22,7 @@ pub enum StoreError {
     KeyTooLarge,
 }
 
-/// What a value is; a byte of its item's header.
+/// Kind of a value; a byte of its item's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ValueKind {
     /// A string of bytes.
@@ -77,7 +77,7 @@ pub enum Expiry {
     AtUnixMs(u64),
 }
 
-/// What may be thrown out when space runs short.
+/// Keys that may be evicted when space runs short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
     /// Any key, the coldest first (`allkeys-lru`).

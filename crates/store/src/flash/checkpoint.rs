@@ -7,7 +7,7 @@ use super::DATABASES;
 use super::format::{BLOCK_BYTES, CHECKPOINT_HEADER_BYTES, CheckpointHeader, entry_record, segment_record};
 use super::journal::Position;
 
-/// What was gathered of the checkpoint under way.
+/// Gathered bytes of the checkpoint under way.
 #[derive(Debug)]
 pub struct Gathered {
     /// Where replaying begins once it is complete.

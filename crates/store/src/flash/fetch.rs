@@ -96,7 +96,7 @@ struct Fetch {
     waker: Option<Waker>,
 }
 
-/// What a question is about.
+/// Facts about a fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// The page in which the item begins.
@@ -105,7 +105,7 @@ pub struct About {
     pub in_memory: bool,
 }
 
-/// What is to be read for a fetch.
+/// A read to be done for a fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// The fetch.
@@ -150,7 +150,7 @@ impl Fetches {
         id
     }
 
-    /// What a question is about.
+    /// Facts about a fetch.
     pub fn about(&self, id: FetchId) -> Option<About> {
         let fetch = self.fetches.get(&id)?;
         let in_memory = matches!(fetch.state, State::InMemory);

@@ -118,8 +118,8 @@ impl Filling {
         self.announceable
     }
 
-    /// Has an item that died be buried, where its block was not submitted yet. So no block on the device holds two versions of a key,
-    /// and damage to the newer one cannot bring back the older.
+    /// Marks an item that died as dead if its block was not submitted yet. So no block on the device
+    /// holds two live versions of a key, and damage to the newer one cannot bring back the older.
     pub fn bury(&mut self, item: Range<usize>) {
         if item.start >= self.submitted {
             format::bury(&mut self.bytes[item]);

@@ -33,7 +33,7 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
-/// What an item's header says.
+/// Header of an item on flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemHeader {
     /// The filling of the segment that it belongs to; one of another filling is a leftover.

@@ -28,7 +28,7 @@ impl Emptying {
         self.reading = Some(segment);
     }
 
-    /// Which one; it is read no longer.
+    /// The segment that was being read; ends the reading.
     pub fn take_reading(&mut self) -> Option<u32> {
         self.reading.take()
     }

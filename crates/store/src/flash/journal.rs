@@ -138,7 +138,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Goes on from there.
+    /// Continues from a position.
     pub fn new(layout: &Layout, from: Position) -> Self {
         let half_bytes = half_bytes(layout);
         let at = u64::from(from.skipped) * RECORD_BYTES as u64;
@@ -156,7 +156,7 @@ impl Journal {
         true
     }
 
-    /// What is gathered and where on the device it belongs.
+    /// Takes the gathered records and their place on the device.
     pub fn take(&mut self, layout: &Layout) -> Option<(u64, Vec<u8>)> {
         if self.gathered.is_empty() {
             return None;

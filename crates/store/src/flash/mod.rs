@@ -163,7 +163,7 @@ impl Flash {
         self.segments.seal(segment);
     }
 
-    /// Has bytes of a segment written.
+    /// Writes bytes of a segment.
     pub fn write(&mut self, segment: u32, start: u32, end: u32) {
         let Some(buffer) = self.segments.piece(segment, start, end) else { return };
         let offset = self.layout.segment(segment) + u64::from(start);

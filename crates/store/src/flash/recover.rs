@@ -19,7 +19,7 @@ use tiermem_policy::log::{Filled, LogConfig, LogPlace};
 use tiermem_policy::shard::LogState;
 use tiermem_tier::block::BlockIo;
 
-/// What a restart begins with.
+/// State found by a restart.
 pub struct Recovered {
     pub superblock: Superblock,
     pub journal: Journal,

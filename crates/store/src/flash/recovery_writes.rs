@@ -11,7 +11,7 @@ use super::requests::{Purpose, Requests};
 use super::{DATABASES, FlashError};
 use tiermem_tier::block::{BlockError, Request};
 
-/// What was written for restarts.
+/// Bytes written for restarts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Written {
     /// Bytes of journal.
@@ -22,7 +22,7 @@ pub struct Written {
     pub errors: u64,
 }
 
-/// What the next process begins with.
+/// The state that the next process starts from.
 pub struct Restart {
     layout: Layout,
     superblock: Superblock,
@@ -41,7 +41,7 @@ pub struct Restart {
 }
 
 impl Restart {
-    /// Goes on from what was found.
+    /// Continues from the recovered state.
     pub fn new(layout: Layout, superblock: Superblock, journal: Journal, items: [u64; DATABASES]) -> Self {
         Restart {
             layout,
@@ -71,7 +71,7 @@ impl Restart {
         self.announced.iter().sum()
     }
 
-    /// What was written for it.
+    /// Bytes written for restarts.
     pub fn written(&self) -> Written {
         self.written
     }
@@ -168,7 +168,7 @@ impl Restart {
         Gathering { restart: self, requests }
     }
 
-    /// Has the part that was gathered written to this segment.
+    /// Writes the gathered part to this segment.
     pub fn write_part(&mut self, segment: u32, next: Option<u32>, requests: &mut Requests) {
         let Some(gathered) = &mut self.gathered else { return };
         let next = next.unwrap_or(NO_SEGMENT);

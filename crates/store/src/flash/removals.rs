@@ -10,7 +10,7 @@ use super::journal::HASH_MASK;
 
 /// Removals remembered between two syncs. Where there are more, every change waits for the sync, so memory stays bounded.
 const HASHES_MAX: usize = 1 << 16;
-/// What a set may keep for the next sync, in entries.
+/// Capacity that a set may keep for the next sync, in entries.
 const CAPACITY_KEPT: usize = 1 << 12;
 
 /// The keys with a removal that one sync makes durable, by the bits of the hash that the journal has.
@@ -48,7 +48,7 @@ impl Removed {
     }
 }
 
-/// Which sync a removal waits for.
+/// The sync that a removal waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
     /// The one under way.

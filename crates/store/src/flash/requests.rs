@@ -6,7 +6,7 @@ use super::fetch::FetchId;
 use super::syncs::Syncs;
 use tiermem_tier::block::{BlockError, BlockIo, Completion, Request};
 
-/// What a request to the device was for.
+/// Purpose of a request to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// An item is read back.
@@ -69,7 +69,7 @@ impl Requests {
         self.io.notify(waker);
     }
 
-    /// Has a request wait until it is [handed over](Self::submit).
+    /// Queues a request until it is [submitted](Self::submit).
     pub fn push(&mut self, request: Request) {
         self.waiting.push(request);
     }
@@ -107,7 +107,7 @@ impl Requests {
         }
     }
 
-    /// What the device has done. The memory goes [back](Self::give_back).
+    /// Takes completed requests. Return the memory by [`Self::give_back`].
     pub fn take_completions(&mut self) -> Vec<Completion> {
         let mut completions = std::mem::take(&mut self.completions);
         self.io.completed(&mut completions);
@@ -138,7 +138,7 @@ impl Requests {
         self.io.sync()
     }
 
-    /// How far what was written is durable.
+    /// Durability of writes.
     #[inline]
     pub fn syncs(&self) -> &Syncs {
         &self.syncs

@@ -9,7 +9,7 @@ use super::Flash;
 /// Counters of one shard's flash tier.
 #[derive(Clone, Debug, Default)]
 pub struct FlashStats {
-    /// What the log decided.
+    /// Decisions of the log.
     pub log: LogCounters,
     /// Bytes of the region.
     pub capacity_bytes: u64,

@@ -91,7 +91,7 @@ impl Syncs {
         owed
     }
 
-    /// Has something wait until what is written by now is durable.
+    /// Settles `what` once everything written by now is durable.
     pub fn settle(&mut self, what: Settling) {
         let moment = self.ask();
         self.awaited.push((what, moment));

@@ -59,7 +59,7 @@ pub enum FlashError {
     },
 }
 
-/// What a reply promises: what was deleted or overwritten does not come back.
+/// Durability that a reply promises: deleted or overwritten items do not come back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// After the death of the process. After that of the machine the tier begins empty, unless it was closed in order.
@@ -81,7 +81,7 @@ impl FromStr for Durability {
     }
 }
 
-/// How a flash tier is set up.
+/// Configuration of a flash tier.
 #[derive(Clone, Debug)]
 pub struct FlashConfig {
     /// Where this shard's region begins on the device, in bytes.
@@ -98,13 +98,13 @@ pub struct FlashConfig {
     pub shard: u32,
     /// Number of shards.
     pub shards: u32,
-    /// How long the file was before it was opened, where it is one.
+    /// Length of the file before it was opened, where it is one.
     pub found_bytes: Option<u64>,
     /// Whether to overwrite existing contents.
     pub reset: bool,
-    /// What identifies the boot of this machine: what was written in another one, and not closed, does not count.
+    /// Identifies the boot of this machine: a region written in another boot, and not closed, does not count.
     pub boot_id: [u8; 16],
-    /// What is to survive.
+    /// What the flash tier must survive.
     pub durability: Durability,
     /// Names the run that opens it: data with the same name belong to the same run.
     pub session: [u8; 16],

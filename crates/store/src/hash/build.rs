@@ -12,7 +12,7 @@ const ROOMY_BYTES: usize = 256 << 10;
 /// At least this share of the entries is left free: with less, a hash near its limit would be rebuilt all the time.
 const SPARE_SHARE_MIN: usize = 16;
 
-/// How large a blob is to be, and of which form.
+/// Size and form of a blob to build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Slots of the directory; 0 for a sequence.

@@ -10,7 +10,7 @@ use super::head::{Head, SEQUENCE_HEAD, Table, earlier, put_u48};
 use super::sweep::{advance, budget, drop_entry};
 use super::{Broken, SEQUENCE_BYTES_MAX, SEQUENCE_FIELDS_MAX, SWEEP_BYTES_MAX};
 
-/// What a change came to.
+/// Result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The field is new.

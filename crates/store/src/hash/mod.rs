@@ -72,7 +72,7 @@ pub const SEQUENCE_BYTES_MAX: usize = 1024;
 /// Bytes that a sweep goes on for each byte that a change writes or removes. At 8 a sweep over a table of which a
 /// quarter is holes ends before an eighth of it has been written.
 pub const SWEEP_FACTOR: usize = 8;
-/// Bytes that a sweep goes on in one change, about 50 us, but for a longer entry that it is amid.
+/// Bytes that a sweep advances in one change, about 50 us, except for a longer entry at its position.
 pub const SWEEP_BYTES_MAX: usize = 128 << 10;
 /// Expiries are below this Unix time in ms: 46 bits, as in Redis.
 pub const EXPIRES_MS_MAX: u64 = (1 << 46) - 1;

@@ -23,7 +23,7 @@ pub struct Event {
 pub struct Latencies {
     /// Events that took long.
     pub events: BTreeMap<&'static str, Event>,
-    /// How many calls of each command took up to how many powers of two of microseconds.
+    /// Calls of each command, by the power of two of microseconds that they took.
     pub calls: BTreeMap<String, [u64; BUCKETS]>,
     /// Least duration of an event that is kept, in milliseconds; 0: none is kept (`latency-monitor-threshold`).
     pub threshold_ms: u64,

@@ -28,16 +28,16 @@ use crate::shards::mailboxes::Mailboxes;
 use crate::shards::shard_stats::Figures;
 use crate::stats::{CommandStatistics, ServerStats};
 
-/// What one shard's server knows that commands report or change.
+/// State of one shard's server that commands report or change.
 #[derive(Debug, Default)]
 pub struct Host {
     /// Counters.
     pub stats: ServerStats,
     /// The counters, the server's and the engine's, when `CONFIG RESETSTAT` was last called.
     pub stats_base: Box<(ServerStats, EngineStats)>,
-    /// What was called, and how it went, since the start or the last `CONFIG RESETSTAT`.
+    /// Statistics of commands since the start or the last `CONFIG RESETSTAT`.
     pub command_statistics: CommandStatistics,
-    /// What `CONFIG SET` changes; change it through [`Host::change_settings`].
+    /// Settings that `CONFIG SET` changes; change them through [`Host::change_settings`].
     pub settings: Settings,
     /// Told of changed settings.
     pub settings_watcher: SettingsWatcher,
@@ -55,7 +55,7 @@ pub struct Host {
     pub unix_socket: String,
     /// The longest reply to one request, in bytes.
     pub reply_bytes_max: usize,
-    /// What the transaction of the present client may hold, in bytes.
+    /// Bytes that the transaction of the present client may hold.
     pub queue_bytes_max: usize,
     /// The other shards, if there are any.
     pub mailboxes: Option<Mailboxes>,
@@ -91,13 +91,14 @@ impl Host {
         Session { id, authenticated: self.settings.users.are_open(), ..Session::default() }
     }
 
-    /// Lets a client in: notes it, and makes its session.
+    /// Registers a client and makes its session.
     pub fn welcome(&mut self, id: u64, peer: Peer) -> Session {
         let slot = self.clients.enter(id, peer, self.now_us);
         Session { slot, ..self.new_session(id) }
     }
 
-    /// Has all that observes follow the settings. [`Context::refresh`](crate::command::Context::refresh) is to be called behind it.
+    /// Applies the settings to all observers.
+    /// [`Context::refresh`](crate::command::Context::refresh) must be called after it.
     pub fn observe(&mut self) {
         let settings = &self.settings;
         self.timing.slowlog.slower_than_us = settings.slowlog_slower_than_us;
@@ -113,7 +114,7 @@ impl Host {
         self.clients.output_mut().set_total_bytes_max(output_total_bytes_max);
     }
 
-    /// Which of how many shards this is.
+    /// The number of this shard, and the number of shards.
     pub fn placement(&self) -> Placement {
         self.mailboxes.as_ref().map_or_else(Placement::default, |mailboxes| mailboxes.placement)
     }
@@ -185,7 +186,7 @@ impl Host {
         }
     }
 
-    /// What was called at all shards.
+    /// Statistics of commands over all shards.
     pub fn all_commands(&self) -> CommandStatistics {
         let mut commands = self.command_statistics.clone();
         if let Some(mailboxes) = &self.mailboxes {
@@ -215,10 +216,10 @@ impl Host {
     }
 }
 
-/// Is called with changed settings.
+/// A function called with changed settings.
 pub type WatchSettings = dyn Fn(&Settings);
 
-/// What a host calls with changed settings.
+/// The function that a host calls with changed settings.
 #[derive(Clone, Default)]
 pub struct SettingsWatcher(pub Option<Rc<WatchSettings>>);
 

@@ -17,13 +17,13 @@ pub struct Persistence {
     pub last_save_s: u64,
     /// Whether the last one failed.
     pub last_failed: bool,
-    /// What the last one in the background took, in seconds.
+    /// Duration of the last one in the background, in seconds.
     pub last_background_s: Option<u64>,
     /// Since when one is being written in the background, in Unix seconds.
     pub running_since_s: Option<u64>,
     /// It, from its beginning to its end.
     pub saving: Option<Saving>,
-    /// How many were written.
+    /// Number of snapshots written.
     pub saves: u64,
     /// Values that had been written when the last one was.
     pub sets_then: u64,

@@ -18,9 +18,9 @@ pub struct Entry {
     pub id: u64,
     /// When it ran, in Unix seconds.
     pub unix_s: u64,
-    /// How long it took, in microseconds.
+    /// Duration in microseconds.
     pub us: u64,
-    /// What is kept of its arguments.
+    /// Excerpt of its arguments.
     pub args: Vec<Vec<u8>>,
     /// Address of the client.
     pub address: String,
@@ -48,7 +48,7 @@ impl Default for Slowlog {
     }
 }
 
-/// What is kept of the arguments: 32 of them, and 128 bytes of each, as in Redis.
+/// Excerpt of the arguments: 32 of them, and 128 bytes of each, as in Redis.
 fn excerpt(args: Args<'_>) -> Vec<Vec<u8>> {
     let count = args.len().min(ARGS_MAX);
     let kept = (0..count).map(|at| {

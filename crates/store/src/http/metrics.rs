@@ -188,7 +188,7 @@ fn tenants(text: &mut Exposition, tenants: &[TenantStats], tiers: &[TierStats]) 
     }
 }
 
-/// How memory was divided among tenants lately, and what is known of each.
+/// The last division of memory among tenants, and the figures of each tenant.
 fn division(text: &mut Exposition, figures: &DivisionStats, tenants: &[TenantStats]) {
     text.single(
         "division_windows_total",

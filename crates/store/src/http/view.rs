@@ -27,7 +27,7 @@ pub struct View {
     pub latency: Latency,
 }
 
-/// How long requests took.
+/// Latency of requests.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Latency {
     /// Upper bounds, ascending, and the number of requests since the start up to each.
@@ -55,7 +55,7 @@ pub struct Bucket {
 }
 
 impl View {
-    /// What to show of a shard's snapshot; `version` is the program's.
+    /// The view of a shard's snapshot; `version` is the program's.
     pub fn of(snapshot: &Snapshot, version: &'static str) -> Self {
         let us = |ns: u64| ns as f64 / 1e3;
         let (all, recent) = (&snapshot.latency, &snapshot.latency_recent);
@@ -80,7 +80,7 @@ impl View {
     }
 }
 
-/// What the plots need of a view.
+/// Counters that the plots need.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Counters {
     /// Requests answered.

@@ -30,7 +30,7 @@ pub use crate::replay::Address;
 pub struct Target {
     /// The server.
     pub to: Address,
-    /// What it wants to know before.
+    /// Login at the server.
     pub login: Login,
     /// Commands under way at a time, at least 1.
     pub pipeline: usize,

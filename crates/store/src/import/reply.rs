@@ -26,7 +26,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// What it is, for messages.
+    /// The kind of reply, for messages.
     pub fn describe(&self) -> String {
         match self {
             Reply::Status(text) => format!("the status {}", text.escape_ascii()),

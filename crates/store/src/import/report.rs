@@ -13,11 +13,11 @@ const TEXT_BYTES_MAX: usize = 300;
 pub struct Complaint {
     /// Where it stands: a line or row of the input, or a key.
     pub place: String,
-    /// What the server said, or what is wrong.
+    /// The server's error message, or the fault in the input.
     pub text: String,
 }
 
-/// What comparing keys came to.
+/// Result of comparing keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Keys that were compared.
@@ -43,15 +43,15 @@ pub struct Report {
     pub vanished: u64,
     /// Keys of kinds that cannot be stored, by kind.
     pub skipped: BTreeMap<String, u64>,
-    /// What was refused or could not be read.
+    /// Commands and keys that were refused or could not be read.
     pub errors: u64,
     /// The first of those.
     pub complaints: Vec<Complaint>,
     /// Bytes of keys and values sent, with the protocol's.
     pub bytes: u64,
-    /// How often a connection was made anew.
+    /// Number of reconnects.
     pub reconnects: u64,
-    /// How often the scan began anew, as the source was another run of the server.
+    /// Number of scans started again because the source had restarted.
     pub restarts: u64,
     /// Of keys that were compared afterwards.
     pub verified: Option<Verified>,

@@ -16,7 +16,7 @@ const READ_BYTES: usize = 256 << 10;
 const STALL: Duration = Duration::from_secs(60);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a server wants to know before anything else.
+/// Login at a server, sent before anything else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Login {
     /// The user's name, for servers that have users.

@@ -26,7 +26,7 @@ pub struct Application {
     value: Vec<u8>,
 }
 
-/// What the server said to a look-up.
+/// The server's answer to a look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Hit,
@@ -64,12 +64,12 @@ impl Application {
         })
     }
 
-    /// What its database takes.
+    /// Latency of its database.
     pub fn miss(&self) -> Duration {
         self.miss
     }
 
-    /// What it asks for next: behind the last record comes the first.
+    /// Its next request: after the last record comes the first.
     pub fn next(&mut self) -> Result<Access, LoadGeneratorError> {
         let failed = |source| LoadGeneratorError::Trace { name: self.name.clone(), source };
         if let Some(access) = self.accesses.next() {

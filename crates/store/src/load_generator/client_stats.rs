@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use super::{End, Options};
 use crate::replay::latency_histogram;
 
-/// What one application saw while it was measured.
+/// Figures of one application while it was measured.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// Look-ups, each with what followed its miss.
@@ -18,9 +18,9 @@ pub struct Figures {
     pub errors: u64,
     /// The first of them, as the server worded it.
     pub first_error: Option<String>,
-    /// What all accesses took together. A histogram knows its values to three digits only, and a mean should be exact.
+    /// Sum of the latencies of all accesses. A histogram has three digits only, and a mean should be exact.
     pub latency_sum_ns: u128,
-    /// What each took, in nanoseconds.
+    /// Latency of accesses, in nanoseconds.
     pub latency_ns: Histogram<u64>,
     /// From the first measured access to the end of the last.
     pub elapsed: Duration,
@@ -28,14 +28,14 @@ pub struct Figures {
     pub windows: Vec<WindowStats>,
 }
 
-/// What one application saw in one window: accesses count where they end.
+/// Figures of one application in one window: accesses count where they end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowStats {
     /// Look-ups.
     pub accesses: u64,
     /// Look-ups that found their key.
     pub hits: u64,
-    /// What all took together.
+    /// Sum of the latencies.
     pub latency_sum_ns: u128,
 }
 
@@ -64,7 +64,7 @@ impl Figures {
         self.hits as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// What an access took in the mean, in microseconds; 0 when there were none.
+    /// Mean latency of an access, in microseconds; 0 when there were none.
     pub fn mean_us(&self) -> f64 {
         ratio(self.latency_sum_ns as f64 / 1e3, self.accesses)
     }
@@ -99,7 +99,7 @@ impl WindowStats {
         ratio(self.hits as f64, self.accesses)
     }
 
-    /// What an access took in the mean, in microseconds; 0 when there were none.
+    /// Mean latency of an access, in microseconds; 0 when there were none.
     pub fn mean_us(&self) -> f64 {
         ratio(self.latency_sum_ns as f64 / 1e3, self.accesses)
     }

@@ -14,12 +14,12 @@ use super::application::{Answer, Application};
 use super::client_stats::{ClientStats, Figures, MeasuredAccess};
 use super::{LoadGeneratorError, Options};
 
-/// How often progress is told.
+/// Time between reports of progress.
 const TICK: Duration = Duration::from_millis(100);
 /// Accesses between two readings of the clock where waits are only counted.
 const TICK_ACCESSES: u64 = 4096;
 
-/// What the threads of waiting applications have in common.
+/// State shared by the threads of waiting applications.
 struct Common {
     start: Barrier,
     /// Applications that are not done yet.

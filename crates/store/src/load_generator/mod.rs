@@ -32,11 +32,11 @@ pub type Opener = Box<dyn FnMut() -> Result<Accesses, TraceFault> + Send>;
 
 /// One application.
 pub struct ApplicationSpec {
-    /// What it is called, and by which the server tells it from others.
+    /// Its name, by which the server distinguishes it.
     pub name: String,
-    /// What its database takes for an answer.
+    /// Latency of its database.
     pub miss: Duration,
-    /// What it asks for.
+    /// Its trace.
     pub trace: Opener,
 }
 
@@ -73,7 +73,7 @@ pub enum End {
     Time(Duration),
 }
 
-/// How to drive the server.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where the server listens.

@@ -28,7 +28,7 @@ const HELD_BACK_MAX: usize = 64;
 /// The longest latency told apart, 10 minutes; the stall detection ends a replay long before.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 
-/// What all connections of a replay have in common.
+/// State shared by all connections of a replay.
 pub struct Shared {
     /// Commands under way on each connection.
     pub pipeline: usize,
@@ -54,7 +54,7 @@ impl Shared {
 /// The runtime's timers are this coarse, twice over. What is due sooner is waited for without sleeping.
 const TIMER_SLACK: Duration = Duration::from_millis(2);
 
-/// What one connection counted, or all of them.
+/// Counts of one connection, or of all of them.
 pub struct Tally {
     pub requests: u64,
     pub gets: u64,
@@ -177,8 +177,8 @@ impl<S: Stream> Connection<S> {
         Ok(self.tally)
     }
 
-    /// Goes on as far as the socket lets it. It never waits for writing alone: a server that stops reading
-    /// until its replies are taken would wait for ever.
+    /// Continues as far as the socket allows. It never waits for writing alone: a
+    /// server that stops reading until its replies are taken would wait for ever.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReplayError>> {
         loop {
             self.gather(context)?;

@@ -7,7 +7,7 @@ use super::reply::{Reply, ReplyReader};
 use super::tiers::{self, TierCounts};
 use super::{Address, ReplayError};
 
-/// What both kinds of socket are.
+/// The common trait of both kinds of socket.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 

@@ -13,7 +13,7 @@ use tiermem_base::Access;
 /// Requests that wait for one connection at most.
 const QUEUE_MAX: usize = 256;
 
-/// What the trace comes as.
+/// The form of a trace.
 pub type Source = Box<dyn Iterator<Item = Result<Access, Box<dyn Error + Send + Sync>>>>;
 
 /// The trace and what was read of it ahead.
@@ -27,7 +27,7 @@ pub struct Feed {
     waiting: Vec<Option<Waker>>,
 }
 
-/// What a connection is given.
+/// The next work of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// A request to send.

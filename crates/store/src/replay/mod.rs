@@ -42,10 +42,10 @@ use values::Values;
 
 /// With no reply at all for this long, the server counts as stuck.
 const STALL: Duration = Duration::from_secs(30);
-/// How often progress is told and a stall looked for.
+/// Time between reports of progress and checks for a stall.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How to drive the server.
+/// Options of a replay.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where the server listens.
@@ -85,7 +85,8 @@ pub struct Outcome {
     /// the moment it was due) to the moment at which the read that completes its reply returns. With a pipeline that
     /// includes waiting behind the commands sent before it.
     pub latency_ns: Histogram<u64>,
-    /// What each tier of the server did meanwhile, for servers that have tiers. Other clients' traffic is in it.
+    /// Figures of each tier of the server during the replay, for
+    /// servers that have tiers. Other clients' traffic is included.
     pub tiers: Option<Vec<TierShare>>,
 }
 

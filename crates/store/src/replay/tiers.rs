@@ -13,14 +13,14 @@ pub struct TierCounts {
     evictions: u64,
 }
 
-/// What one tier did during a replay.
+/// Figures of one tier during a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TierShare {
     /// The tier's name.
     pub name: String,
     /// Look-ups that found their item in this tier.
     pub hits: u64,
-    /// Those hits over all look-ups of the replay; for tier 0 the fast-tier hit share.
+    /// Hits of this tier over all look-ups of the replay; for tier 0 the fast-tier hit share.
     pub hit_share: f64,
     /// Items moved up from this tier.
     pub promotions: u64,
@@ -54,8 +54,8 @@ fn parse_line(line: &str) -> Option<TierCounts> {
     Some(tier)
 }
 
-/// What happened between two readings, with `gets` look-ups in between. A counter that went back, because the
-/// server was restarted or its statistics reset, counts as 0.
+/// Differences between two readings, with `gets` look-ups in between. A counter that
+/// went back, because the server was restarted or its statistics reset, counts as 0.
 pub fn shares(before: &[TierCounts], after: &[TierCounts], gets: u64) -> Vec<TierShare> {
     let share = |after: &TierCounts| {
         let earlier = before.iter().find(|tier| tier.name == after.name).cloned().unwrap_or_default();

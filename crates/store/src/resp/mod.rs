@@ -42,7 +42,7 @@ impl<'a> Args<'a> {
         Args { bytes, spans }
     }
 
-    /// How many there are, the name counted.
+    /// Number of arguments, including the name.
     pub fn len(&self) -> usize {
         self.spans.len()
     }

@@ -13,7 +13,7 @@ const BULK_BYTES_MAX: u64 = 512 << 20;
 const UNAUTHENTICATED_ARGS_MAX: u64 = 10;
 const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16 * 1024;
 
-/// What a request may cost.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The longest argument that is kept; a longer one makes the request [`Progress::Oversize`].
@@ -56,7 +56,7 @@ pub enum ProtocolError {
     Quotes,
 }
 
-/// What [`Parser::parse`] found.
+/// Result of [`Parser::parse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// A request: [`Parser::args`] has it, [`Parser::consumed`] bytes belong to it.
@@ -142,8 +142,8 @@ impl Parser {
         self.form != Form::Unknown
     }
 
-    /// How many of the buffer's first bytes a request that is too large no longer needs. The caller must drop
-    /// them before it calls [`Self::parse`] again.
+    /// Number of the buffer's first bytes that a too large request no longer
+    /// needs. The caller must drop them before it calls [`Self::parse`] again.
     pub fn discard(&mut self) -> usize {
         if self.oversize { core::mem::take(&mut self.at) } else { 0 }
     }

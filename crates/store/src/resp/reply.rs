@@ -18,8 +18,8 @@ impl Default for ReplyEnd {
 }
 
 impl ReplyEnd {
-    /// How long the reply is that `bytes` begin with, once all of it is there. The bytes are those of the call before, with more
-    /// behind them.
+    /// Length of the reply that `bytes` begin with, once it is complete.
+    /// The bytes are those of the call before, with more behind them.
     pub fn find(&mut self, bytes: &[u8]) -> Option<usize> {
         while self.missing > 0 {
             let rest = bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
@@ -58,7 +58,7 @@ pub struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// Those of a whole reply; one that is no array has none.
+    /// The elements of a complete reply; a reply other than an array has none.
     pub fn of(reply: &'a [u8]) -> Self {
         let line = whole_line(reply);
         let missing = match line.split_first() {

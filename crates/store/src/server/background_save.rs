@@ -7,7 +7,7 @@ use super::shard_context::{Core, Shard};
 use crate::snapshot::format::Taken;
 use crate::snapshot::{SaveError, Saved, Saving, Step};
 
-/// How long requests have the shard for themselves between two pieces of a snapshot ...
+/// Time that requests have the shard for themselves between two pieces of a snapshot ...
 const REST: Duration = Duration::from_millis(1);
 /// ... and how long they wait for a piece.
 const PIECE: Duration = Duration::from_micros(250);

@@ -45,7 +45,7 @@ pub struct TlsConfig {
     pub files: TlsFiles,
 }
 
-/// What a server listens on and allows.
+/// Configuration of a server: listening sockets and limits.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// The TCP address; port 0 lets the system choose. Default 127.0.0.1:7379.
@@ -60,7 +60,7 @@ pub struct ServerConfig {
     pub config_file: Option<PathBuf>,
     /// Where snapshots are written. Default nowhere.
     pub snapshot: Option<PathBuf>,
-    /// What may change while the server runs.
+    /// Settings that may change while the server runs.
     pub settings: Settings,
     /// The longest reply to one request, in bytes. Default 64 MiB, and at least one longest value.
     pub reply_bytes_max: usize,

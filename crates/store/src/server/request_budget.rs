@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(super) const READ_BYTES: usize = 64 * 1024;
 /// A connection keeps this much without being charged.
 pub(super) const FREE_BYTES: usize = 4096;
-/// What a holder must send within the stall timeout while others wait.
+/// Least bytes that a holder must send within the stall timeout while others wait.
 const PROGRESS_BYTES_MIN: usize = 64 * 1024;
 
 /// What a full buffer of `held` bytes grows to, for a request that needs `bytes_min` in all to get on. Doubling

@@ -26,7 +26,7 @@ use crate::shards::mailboxes::{Mailboxes, Message};
 
 const TICK: Duration = Duration::from_nanos(tiermem_policy::shard_memory::TICK_NS);
 
-/// What every shard is made of.
+/// Parts of every shard.
 struct Plan {
     config: ServerConfig,
     tcp_port: u16,
@@ -222,7 +222,7 @@ fn start_shard(
     }
 }
 
-/// Has the engine take what the flash device did as soon as it says so.
+/// Takes completions of the flash device as soon as it signals them.
 fn drive_flash(shard: &Rc<Shard>) {
     let bell = Arc::new(Notify::new());
     let ring = Arc::clone(&bell);
@@ -248,7 +248,7 @@ async fn tick(shard: Rc<Shard>) {
     }
 }
 
-/// Has a question about memory answered by another thread: a division may take longer than requests should wait.
+/// Answers a question about the division of memory in another thread: it may take longer than requests should wait.
 fn divide(shard: &Rc<Shard>) {
     let Some(question) = shard.borrow_mut().engine.tenants_mut().take_question() else { return };
     let shard = Rc::clone(shard);

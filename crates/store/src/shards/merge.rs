@@ -2,7 +2,7 @@
 
 use crate::resp::{Elements, Version, Writer, parse_i64, whole_line};
 
-/// How replies of several shards become one. An error among them is the reply, whichever comes first in the order of shards.
+/// How replies of several shards are merged. An error among them is the reply, the first one in the order of shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// There is one part, which is the reply.

@@ -37,12 +37,12 @@ use tiermem_base::key_to_shard::shard_of;
 /// Most shards: a scan's cursor has room for this number, and no machine has more cores worth it.
 pub const SHARDS_MAX: usize = 256;
 
-/// Which shard has which keys. Part of what lies on flash: a region holds the keys of one shard.
+/// Placement of keys in shards. Part of the format on flash: a region holds the keys of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The shard that asks.
     pub own: usize,
-    /// How many there are.
+    /// Number of shards.
     pub shards: usize,
 }
 

@@ -22,8 +22,8 @@ pub struct Figures {
     pub server_base: ServerStats,
     /// Keys per database.
     pub keys: [u64; DATABASES as usize],
-    /// How long ago the items that leave each memory tier lately were last used, in milliseconds; `None`: none leaves. Of one
-    /// shard: sums have none.
+    /// Age of the items that leave each memory tier lately, since their last
+    /// use, in milliseconds; `None`: none leaves. Of one shard: sums have none.
     pub tail_ages_ms: Vec<Option<u64>>,
     /// Requests per second lately.
     pub ops_per_sec: u64,
@@ -35,7 +35,7 @@ pub struct Figures {
     pub saves: Option<SaveFigures>,
 }
 
-/// What is known of snapshots, by a shard or by all of them.
+/// State of snapshots, of one shard or of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SaveFigures {
     /// Values that were written since the last one.
@@ -46,9 +46,9 @@ pub struct SaveFigures {
     pub last_save_s: u64,
     /// Whether the last one failed.
     pub last_failed: bool,
-    /// What the last one in the background took, in seconds.
+    /// Duration of the last one in the background, in seconds.
     pub last_background_s: Option<u64>,
-    /// How many were written.
+    /// Number of snapshots written.
     pub saves: u64,
 }
 
@@ -68,7 +68,7 @@ impl SaveFigures {
 }
 
 impl Figures {
-    /// What tiers and buffers take.
+    /// Bytes of tiers and buffers.
     pub fn used_bytes(&self) -> u64 {
         let tiers: u64 = self.engine.tiers.iter().map(|tier| tier.used_bytes).sum();
         tiers + self.server.request_buffer_bytes + self.server.reply_buffer_bytes
@@ -137,7 +137,7 @@ impl ShardStats {
         (0..self.0.len()).map(|shard| self.lock(shard).figures.clone())
     }
 
-    /// What each shard has of a tier. `None`: one has shown nothing yet.
+    /// Each shard's share of a tier. `None`: a shard has not published figures yet.
     pub fn shares_of(&self, tier: usize) -> Option<Vec<Share>> {
         let share = |shard| {
             let figures = &self.lock(shard).figures;

@@ -29,7 +29,7 @@ pub enum Taken {
     Running = 0,
     /// When it was stopped: it is what the store knew last.
     Stopped = 1,
-    /// It was, and another run came since, which has loaded it or was told not to: what is in it counts no more.
+    /// A stopped run's snapshot that a later run has loaded or was told to ignore: it does not count any more.
     Superseded = 2,
 }
 
@@ -171,7 +171,7 @@ fn header_check(header: &[u8; BLOCK_HEADER_BYTES], number: u64) -> u32 {
     hasher.finalize()
 }
 
-/// What stands next in a snapshot.
+/// The next part of a snapshot.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Block {
     /// So many items; their bytes are in the buffer.
@@ -232,7 +232,7 @@ mod tests {
 
     const HEADER: Header = Header { unix_ms: 7, session: [9; 16], taken: Taken::Stopped };
 
-    /// What is on disk must not change by accident.
+    /// The format on disk must not change by accident.
     #[test]
     fn the_format_is_golden() {
         let bytes = HEADER.to_bytes();

@@ -9,7 +9,7 @@ use super::format::{Block, Blocks, Taken, read_item};
 use crate::engine::{Engine, Restored};
 use crate::shards::Placement;
 
-/// Which snapshots are loaded.
+/// Which snapshots to load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Load {
     /// One that was taken when the store stopped, once. Nothing comes back that was deleted or overwritten.
@@ -55,7 +55,7 @@ pub struct Progress {
     pub bytes: u64,
 }
 
-/// What was loaded, or why nothing was.
+/// Result of loading, or the reason why nothing was loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaded {
     /// There is no file.

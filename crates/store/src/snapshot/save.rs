@@ -32,11 +32,11 @@ pub struct Saved {
     pub items: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// What it took, in milliseconds.
+    /// Duration in milliseconds.
     pub took_ms: u64,
 }
 
-/// What is to be done next.
+/// The next step of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Another step.
@@ -104,7 +104,7 @@ impl Saving {
         })
     }
 
-    /// Goes on for some ten microseconds, and never waits for the disk.
+    /// Continues for about ten microseconds, and never waits for the disk.
     pub fn step(&mut self, engine: &mut Engine) -> Step {
         if let Some(message) = self.waiting.take() {
             match self.to_writer.try_send(message) {

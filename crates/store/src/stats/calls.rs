@@ -16,7 +16,7 @@ const TIME_NS_MAX: u64 = 60_000_000_000;
 /// Codes of errors that are counted by themselves, as in Redis; they come from a fixed set, so there are always enough.
 const CODES_MAX: usize = 128;
 
-/// What is known of one command.
+/// Statistics of one command.
 #[derive(Clone, Debug, Default)]
 struct Calls {
     calls: u64,
@@ -35,7 +35,7 @@ struct Calls {
 pub struct CallFigures {
     /// Calls.
     pub calls: u64,
-    /// Those refused before they began.
+    /// Calls refused before they began.
     pub rejected: u64,
     /// Calls that ended in an error.
     pub failed: u64,

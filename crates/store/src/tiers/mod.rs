@@ -196,8 +196,8 @@ impl Tiers {
         self.tiers[usize::from(tier)].device.discard(start as usize, PAGE_BYTES as usize);
     }
 
-    /// Has another thread take memory for pages that will be written before long. Nothing where the device has all its memory
-    /// from the start.
+    /// Makes another thread populate pages that will be written soon.
+    /// Does nothing where the device has all its memory from the start.
     pub fn populate(&mut self, tier: u8, pages: Range<u32>) {
         if let Some(memory) = self.tiers[usize::from(tier)].device.populate() {
             self.populator.ask(usize::from(tier), memory, pages);

@@ -115,7 +115,7 @@ impl Tiers {
         self.kept(tier).map_or(0, |(kept, _)| kept.pages())
     }
 
-    /// How a page is cut up, as a run before this one left it.
+    /// How a page is divided, as left by a run before this one.
     pub fn kept_form(&mut self, tier: u8, page: u32) -> Option<Form> {
         let (kept, region) = self.kept(tier)?;
         kept.find(region, page)

@@ -100,12 +100,12 @@ impl Kept {
         }
     }
 
-    /// How many pages there are.
+    /// Number of pages.
     pub fn pages(&self) -> u32 {
         self.forms.len() as u32
     }
 
-    /// How a page is cut up, as a run before this one left it. What is found counts from here on.
+    /// How a page is divided, as left by a run before this one. The division found is valid from here on.
     pub fn find(&mut self, region: &[u8], page: u32) -> Option<Form> {
         let entry = &region[entry_offset(page)..][..PAGE_ENTRY_BYTES as usize];
         let form = Form::read(entry, page, self.generation)

@@ -39,7 +39,7 @@ impl Populator {
         Populator { discards: (0..tiers).map(|_| Arc::default()).collect(), thread: None }
     }
 
-    /// Has the memory of these pages taken, some time.
+    /// Asks the thread to populate these pages, eventually.
     pub fn ask(&mut self, tier: usize, memory: Populate, pages: Range<u32>) {
         if self.thread.is_none() {
             let (thread, wishes) = channel();

@@ -14,12 +14,12 @@ use tiermem_tier::device::{Mapped, MappedError, Memory};
 use super::persistent_region::Kept;
 use super::region_format::{Division, HEADER_BYTES, Header, RegionState, VERSION};
 
-/// Which file, and what may be done with it.
+/// The file of a region, and its permitted use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegionSpec {
     /// The file or device. A file is made if it is not there.
     pub path: PathBuf,
-    /// What else than the capacity decides where items lie: [`Header::layout`].
+    /// Everything beside the capacity that decides where items lie: [`Header::layout`].
     pub layout: u64,
     /// Whether a region of another configuration, and what is no region at all, may be overwritten.
     pub reset: bool,
@@ -69,7 +69,7 @@ impl Region {
         self.mapped.sync(0, Kept::OPENED_BYTES)
     }
 
-    /// What outlives the process, and the bytes that say so, from the region's start.
+    /// The persistent state, and the bytes that hold it, from the region's start.
     #[inline]
     pub fn kept(&mut self) -> (&mut Kept, &mut [u8]) {
         (&mut self.kept, self.mapped.bytes_mut())

@@ -19,7 +19,7 @@ const MAGIC: [u8; 8] = *b"TMREGION";
 /// Bytes of the header that its checksum covers.
 const SEALED_BYTES: usize = 60;
 
-/// How the bytes of a region are divided.
+/// Division of a region's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {
     /// Where the pages begin.
@@ -51,13 +51,13 @@ pub fn pages_bytes(tier: &TierSpec) -> u64 {
 pub struct Header {
     /// Bytes of the region.
     pub capacity: u64,
-    /// What else decides where items lie in pages, such as the size classes, as its owner counts it.
+    /// Everything else that decides where items lie in pages, such as the size classes, as a number of its owner.
     pub layout: u64,
     /// Drawn when the region was made.
     pub uuid: [u8; 16],
 }
 
-/// What stands where a header is looked for.
+/// State of a region, by the bytes in its header's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionState {
     /// Nothing: zeros.
@@ -117,11 +117,11 @@ pub const STATE_OFFSET: usize = 64;
 /// Bytes of the state.
 pub const STATE_BYTES: usize = 64;
 
-/// What a start must know of the runs before it. Its fields are written one by one, each in one store, in an order that
-/// leaves no moment at which they say what is not so; so there is no checksum.
+/// State that a start needs from the runs before it. Its fields are written one by one, each
+/// in one store, in an order that leaves no inconsistent moment; so there is no checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Which entries of the table count: those with this number, from 1 on. Counting it up empties the region.
+    /// Number of the entries in the table that are valid, from 1 on. Increasing it empties the region.
     pub generation: u64,
     /// The boot of the machine in which it was last opened.
     pub boot: [u8; 16],
@@ -157,7 +157,7 @@ impl State {
     }
 }
 
-/// How a page is cut up.
+/// How a page is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Into slots of this number of units.
@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// What is on disk must not change by accident.
+    /// The format on disk must not change by accident.
     #[test]
     fn the_header_is_golden() {
         let bytes = HEADER.to_bytes();

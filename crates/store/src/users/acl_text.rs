@@ -15,7 +15,7 @@ impl KeyPattern {
 }
 
 impl User {
-    /// What of it is on or off, in Redis's words.
+    /// Its flags, in Redis's words.
     pub fn flags(&self) -> impl Iterator<Item = &'static str> + Clone {
         let nopass = self.no_password.then_some("nopass");
         [Some(if self.on { "on" } else { "off" }), nopass].into_iter().flatten()

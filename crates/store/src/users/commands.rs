@@ -60,7 +60,7 @@ impl Command {
     }
 }
 
-/// What a rule is about.
+/// Subject of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     /// By number, with all subcommands.

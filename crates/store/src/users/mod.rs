@@ -33,7 +33,7 @@ pub const DEFAULT: &str = "default";
 pub struct BadRule {
     /// The rule as it was given.
     pub rule: Vec<u8>,
-    /// What is wrong with it.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -195,7 +195,7 @@ impl Users {
         self.by_name.get(login.name.as_deref().unwrap_or(DEFAULT))
     }
 
-    /// Has a login remember its user as that is now, so that it need not be found again.
+    /// Stores the user's present form in a login, so that it need not be looked up again.
     #[inline]
     pub fn refresh(&self, login: &mut Login) {
         if login.version != self.version {

@@ -12,7 +12,7 @@ use crate::engine::Owner;
      prefix of its own, or let one of them only read there (%R~{prefix}*)"
 )]
 pub struct SharedPrefix {
-    /// How the keys begin.
+    /// Prefix of the keys.
     pub prefix: String,
     /// The one user.
     pub first: String,
@@ -20,7 +20,7 @@ pub struct SharedPrefix {
     pub second: String,
 }
 
-/// What a key must begin with to match a pattern.
+/// The literal prefix of all keys that match a pattern.
 fn literal_prefix(pattern: &str) -> String {
     let mut prefix = String::new();
     let mut letters = pattern.chars();

@@ -63,7 +63,7 @@ fn hex(bytes: &[u8]) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Randomless;
 
-/// So many random hexadecimal digits, from the system.
+/// `digits` random hexadecimal digits, from the system.
 pub fn random_hex(digits: usize) -> Result<String, Randomless> {
     let mut bytes = vec![0; digits.div_ceil(2)];
     SystemRandom::new().fill(&mut bytes).map_err(|_| Randomless)?;

@@ -6,7 +6,7 @@ use super::commands::Commands;
 use super::password::Digest;
 use crate::glob;
 
-/// What a request does with a key. Neither: it only asks about it.
+/// Access of a request to a key. Neither: it only asks about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// It tells what the value is.

@@ -79,7 +79,7 @@ pub fn set(engine: &mut Engine, key: impl Display, value: &[u8], expiry: Expiry)
     assert!(engine.set(0, &name(key), value, Condition::Always, expiry).unwrap());
 }
 
-/// What a key is, if it is there.
+/// State of an existing key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
     pub value: Vec<u8>,
@@ -95,7 +95,7 @@ pub fn look(engine: &mut Engine, key: impl Display) -> Option<Known> {
     Some(Known { value, expires_at_ms: expiry.unwrap() })
 }
 
-/// What is done to an engine and to a map alike.
+/// A change made to an engine and to a map alike.
 #[derive(Clone, Debug)]
 pub enum Change {
     Set(u16, usize),
@@ -120,7 +120,7 @@ pub fn changes(keys: u16, len: BoxedStrategy<usize>) -> impl Strategy<Value = Ch
     ]
 }
 
-/// What each key must be, if it is there at all.
+/// The expected state of each key, if it exists at all.
 pub struct Model {
     pub known: BTreeMap<u16, Known>,
     pub now_ms: u64,

@@ -44,7 +44,7 @@ impl Live {
         }
     }
 
-    /// What single values cannot be asked.
+    /// Checks that concern several values together.
     pub fn check(&self) -> Result<(), (&'static str, Problem)> {
         let marks = self.policy.watermarks;
         if marks.low > marks.high {

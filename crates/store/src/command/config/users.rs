@@ -7,7 +7,7 @@ use crate::users::Users;
 
 const KEY: &str = "user";
 
-/// What the file says of a user.
+/// The file's rules of a user.
 fn said(table: &Table) -> Option<(&str, &str)> {
     Some((table.get("name")?.as_str()?, table.get("rules")?.as_str()?))
 }

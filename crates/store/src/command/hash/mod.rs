@@ -60,7 +60,7 @@ fn collect(engine: &mut Engine, db: u8, key: &[u8]) -> Result<bool, Refusal> {
     Ok(left > 0)
 }
 
-/// What an item that was [opened](open) holds.
+/// The hash of an [opened](open) item.
 fn view(engine: &Engine, item: ItemRef) -> Result<Hash<'_>, Refusal> {
     Ok(Hash::read(engine.value(item))?)
 }

@@ -214,7 +214,7 @@ fn random_head(context: &mut Context<'_>, count: usize, values: bool) {
     context.reply().array(replies);
 }
 
-/// So many fields, each drawn anew.
+/// `count` fields, drawn with replacement.
 fn repeated(
     context: &mut Context<'_>,
     item: ItemRef,

@@ -62,7 +62,7 @@ impl Client {
         reply
     }
 
-    /// What others have sent a client.
+    /// Bytes that others have pushed to a client.
     fn pushed(&mut self, session: &Session) -> String {
         let pushed = self.host.clients.output_mut().take_pushed(session.slot).unwrap_or_default();
         String::from_utf8_lossy(&pushed).replace("\r\n", " ").trim_end().to_owned()

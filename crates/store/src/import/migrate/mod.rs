@@ -34,7 +34,7 @@ const SCAN_COUNT: u64 = 1000;
 const BACKOFF: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// What to copy, and how.
+/// Options of a migration.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The server that has the keys.
@@ -49,13 +49,13 @@ pub struct Options {
     pub if_absent: bool,
     /// Where to write down how far it is, and to go on from.
     pub state: Option<PathBuf>,
-    /// How many of the copied keys to compare at the end.
+    /// Number of copied keys to compare at the end.
     pub verify: usize,
-    /// How long to try to reach a server that is gone.
+    /// Time to try to reach a server that is gone.
     pub patience: Duration,
 }
 
-/// How far a migration is.
+/// Progress of a migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Keys looked at.
@@ -175,7 +175,7 @@ impl Migration<'_> {
     }
 }
 
-/// What a reply should have been.
+/// Error for an unexpected reply.
 fn unexpected(link: &Link, command: &'static str, reply: &Reply) -> LoadError {
     LoadError::Unexpected { to: link.to.clone(), command, reply: reply.describe() }
 }

@@ -11,7 +11,7 @@ use crate::import::LoadError;
 
 const VERSION: u32 = 1;
 
-/// What the file holds, as JSON.
+/// Contents of the file, as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Saved {
     version: u32,

@@ -13,7 +13,7 @@ const FORM: &str = "redis://[user:password@]host[:port][/db]";
 pub struct RedisUrl {
     /// Where it listens.
     pub address: Address,
-    /// What it wants to know, and the database.
+    /// Login and database.
     pub login: Login,
 }
 

@@ -42,7 +42,7 @@ impl Sample {
     }
 }
 
-/// What a server has under a key.
+/// A server's value of a key.
 #[derive(Debug, PartialEq, Eq)]
 enum StoredValue {
     Nothing,

@@ -564,7 +564,8 @@ fn take_silence(session: &mut Session) -> bool {
     silent
 }
 
-/// What `CLIENT CACHING` said of this request, which may run elsewhere: whether to remember what it reads.
+/// The setting of `CLIENT CACHING` for this request, which may
+/// run elsewhere: whether to remember the keys that it reads.
 fn caching(context: &Context<'_>) -> Option<bool> {
     if !context.session.mode.has(Mode::TRACKS) {
         return None;
