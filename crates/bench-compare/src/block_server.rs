@@ -48,7 +48,7 @@ enum Kind {
     Cache,
 }
 
-/// What `block-server` takes.
+/// Options of `block-server`.
 #[derive(Debug, Args)]
 pub struct Options {
     /// What is compared.

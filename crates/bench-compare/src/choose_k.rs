@@ -21,7 +21,7 @@ Fields:
   bias        the mean of predicted less own
   error_max   the largest distance";
 
-/// What `choose-k` takes.
+/// Options of `choose-k`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

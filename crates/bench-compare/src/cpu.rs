@@ -39,7 +39,7 @@ const FIELDS: &[&str] = &[
 const REQUESTS_FLAT: u64 = 300_000;
 const REQUESTS_DEEP: u64 = 3_000_000;
 
-/// What `cpu` takes.
+/// Options of `cpu`.
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]

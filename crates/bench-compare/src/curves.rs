@@ -24,7 +24,7 @@ Fields:
   ratio                time_s over simulation_s, the median of interleaved pairs
   mean_absolute_error  against the mean of the simulations, over the sizes; so is max_error";
 
-/// What `curves` takes.
+/// Options of `curves`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

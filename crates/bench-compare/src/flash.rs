@@ -40,7 +40,7 @@ const FIELDS: &[&str] = &[
     "resident_bytes",
 ];
 
-/// What `flash` takes.
+/// Options of `flash`.
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]

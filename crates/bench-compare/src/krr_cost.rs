@@ -21,7 +21,7 @@ Fields:
   swap_ns           access_ns over swaps
   bytes_per_object  what the stack holds";
 
-/// What `krr-cost` takes.
+/// Options of `krr-cost`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

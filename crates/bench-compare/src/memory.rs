@@ -24,7 +24,7 @@ const FIELDS: &[&str] = &[
     "tiermem_rounding_bytes",
 ];
 
-/// What `memory` takes.
+/// Options of `memory`.
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]

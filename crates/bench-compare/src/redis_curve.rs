@@ -29,7 +29,7 @@ Fields:
   klru      the model without the pool
   lru       exact LRU";
 
-/// What `redis-curve` takes.
+/// Options of `redis-curve`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

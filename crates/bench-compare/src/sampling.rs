@@ -32,7 +32,7 @@ Fields:
   gather_ns              median time per request of the trace to take it in, read beforehand
   curve_s                median time for the curve and its errors after that";
 
-/// What `sampling` takes.
+/// Options of `sampling`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

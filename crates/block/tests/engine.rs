@@ -188,7 +188,8 @@ fn what_was_acknowledged_survives_a_death_in_any_submission() {
     });
 }
 
-/// What a process wrote to a store and did not flush is read by the next one, which so promises it: it flushes the store before it serves.
+/// Unflushed writes of a process to a store are read by the next process,
+/// which so promises them: it flushes the store before it serves.
 #[test]
 fn a_store_is_flushed_before_it_is_served() {
     let store = MemoryStore::new(1 << 20);

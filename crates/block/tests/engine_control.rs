@@ -59,7 +59,7 @@ impl House {
         self.send(disk, Task::Write(buffer), offset, bytes);
     }
 
-    /// Lets time pass and the engine work; how many requests have been answered in all.
+    /// Advances the time and runs the engine; returns the number of requests answered in all.
     fn work(&mut self) -> usize {
         for _ in 0..2000 {
             self.simulation.pass(1_000_000);

@@ -23,7 +23,7 @@ impl Pipe {
         self.sent.extend(bytes.drain(..));
     }
 
-    /// Lets up to `count` more bytes arrive, and the reader take what it wants of all that have.
+    /// Delivers up to `count` more bytes, and lets the reader take any of those that have arrived.
     fn deliver<T>(&mut self, count: usize, read: impl FnOnce(&mut &[u8]) -> T) -> T {
         self.arrived.extend(self.sent.drain(..count.min(self.sent.len())));
         let mut rest = &self.arrived[..];
@@ -126,7 +126,7 @@ fn negotiate(exports: &[Export], server_tls: Tls, wishes: &Wishes, cuts: &mut Cu
     (session, agreed, over_tls[0])
 }
 
-/// What an export is to requests, kept obvious: bytes and which blocks of 512 were written.
+/// Model of an export, kept obvious: bytes and which blocks of 512 were written.
 struct Disk {
     bytes: Vec<u8>,
     rules: Rules,
@@ -134,7 +134,7 @@ struct Disk {
 
 const DISK_BYTES: usize = 16 * 1024;
 
-/// What a request must come to.
+/// Expected outcome of a request.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Failed(Errno),
@@ -228,7 +228,7 @@ fn request() -> impl Strategy<Value = (Request, u8)> {
     })
 }
 
-/// What the client has seen of a reply so far.
+/// The parts of a reply that the client has seen.
 #[derive(Default)]
 struct Seen {
     data: Vec<u8>,

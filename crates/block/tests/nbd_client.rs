@@ -17,7 +17,7 @@ fn answer(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What the client sends after `bytes`, and where it stands then.
+/// The bytes that the client sends after `bytes`, and its progress.
 fn tell(negotiation: &mut Negotiation, bytes: &[u8]) -> (Result<Progress, NegotiationError>, Vec<u8>) {
     let (mut input, mut out) = (bytes, Vec::new());
     let progress = negotiation.receive(&mut input, &mut out);

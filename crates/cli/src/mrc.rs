@@ -33,7 +33,7 @@ Fields:
   error        the true miss ratio is within +- error for 95 of 100 samples (0: not sampled)
   window       number of the window of the trace (0: the first or only one)";
 
-/// What `tiermem mrc` takes.
+/// Options of `tiermem mrc`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

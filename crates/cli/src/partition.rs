@@ -60,7 +60,7 @@ Fields:
   kept               1: the tenant's promise is kept, or it has none
 The last row, all, is the sum; its ratios and losses are means over requests.";
 
-/// What `tiermem partition` takes.
+/// Options of `tiermem partition`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

@@ -30,7 +30,7 @@ Fields:
   measured_ns          measured time of the emulated range, minus the same range in DRAM: median over the samples
   error                measured_ns / curve_ns - 1: median, with the quartiles (error_low, error_high)";
 
-/// What `tiermem probe` takes.
+/// Options of `tiermem probe`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

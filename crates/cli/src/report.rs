@@ -33,7 +33,7 @@ Prices come from the first two memory tiers in the file of --config. The default
 memory pools cites it, and CXL memory at half of that, an assumption: there is no public list price, so give your own. A price paid
 once is spread over --months.";
 
-/// What `tiermem report` takes.
+/// Options of `tiermem report`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

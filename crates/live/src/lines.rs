@@ -30,7 +30,8 @@ impl Lines {
 
     /// Sends a line.
     ///
-    /// # Errors When the client has gone.
+    /// # Errors
+    /// When the client has gone.
     pub async fn send(&mut self, line: &impl Serialize) -> Result<(), Gone> {
         let mut text = serde_json::to_vec(line).map_err(|_| Gone)?;
         text.push(b'\n');

@@ -65,7 +65,8 @@ pub fn escape(value: &str) -> String {
 /// Checks a text against the format and this project's names, line by line, and returns its
 /// samples: the part before the value, and the value. For tests of code that writes such texts.
 ///
-/// # Errors The first line that is wrong, and why.
+/// # Errors
+/// The first line that is wrong, and why.
 pub fn check(text: &str) -> Result<BTreeMap<String, f64>, String> {
     let (mut samples, mut kinds, mut helped) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
     for line in text.lines() {

@@ -92,7 +92,8 @@ pub trait Socket {
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
     /// Reads what has arrived; 0 bytes at the end.
     ///
-    /// # Errors `WouldBlock`, or those of the socket.
+    /// # Errors
+    /// `WouldBlock`, or those of the socket.
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes some of `slices`.
     ///
@@ -152,7 +153,8 @@ impl<S: Socket> Write for Calls<'_, S> {
 impl<S: Socket> TlsStream<S> {
     /// A connection that begins its handshake with the first read.
     ///
-    /// # Errors When rustls cannot use the configuration.
+    /// # Errors
+    /// When rustls cannot use the configuration.
     pub fn new(socket: S, config: Arc<rustls::ServerConfig>) -> Result<Self, rustls::Error> {
         Ok(TlsStream { socket, tls: ServerConnection::new(config)? })
     }

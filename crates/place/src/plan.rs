@@ -72,7 +72,8 @@ impl Recorded {
 
     /// Makes the plan for this much fast memory.
     ///
-    /// # Errors If there is nothing to plan.
+    /// # Errors
+    /// If there is nothing to plan.
     pub fn plan(
         &self,
         recording: &Recording,

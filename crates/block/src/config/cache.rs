@@ -33,10 +33,10 @@ pub struct CacheSection {
     pub blocks: Vec<Bytes>,
     /// Bytes of a group; the largest block unless given.
     pub group: Option<Bytes>,
-    /// What a miss brings in: `units` (default) or `whole` blocks.
+    /// Bytes fetched at a miss: `units` (default) or `whole` blocks.
     #[serde(default)]
     pub fill: FillName,
-    /// How large the blocks are: as `observed` (default) or as the `request` is.
+    /// Size of new blocks: as `observed` (default) or as the `request` is.
     #[serde(default)]
     pub sizing: SizingName,
     /// Order of eviction, by the name that the simulator gives it too: `lru` (default), `s3-fifo`, `sieve`, ...
@@ -53,14 +53,14 @@ pub struct CacheSection {
     pub table_memory: Option<Bytes>,
     /// Length of a sequential read stream above which its misses are not cached. Default: none.
     pub sequential_cutoff: Option<Bytes>,
-    /// How often something must be missed before it gets a place. Default 1.
+    /// Misses of a block before it is cached. Default 1.
     pub promote_after: Option<u8>,
     /// Whether to overwrite existing contents of the device.
     #[serde(default)]
     pub reset: bool,
 }
 
-/// What a miss brings in.
+/// Bytes fetched at a miss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FillName {
@@ -71,7 +71,7 @@ pub enum FillName {
     Whole,
 }
 
-/// How large blocks are.
+/// Rule for the size of new blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SizingName {

@@ -68,7 +68,7 @@ pub struct ExportSection {
     /// Where writes go. Default write-back.
     #[serde(default)]
     pub mode: ExportMode,
-    /// What it may have of the cache.
+    /// Its quota of the cache.
     pub quota: Option<Bytes>,
 }
 

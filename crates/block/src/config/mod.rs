@@ -29,7 +29,7 @@ pub use tiers::{CachePlace, CacheTiers};
 /// Why a configuration cannot be used.
 pub type ConfigError = file::ConfigError<Misfit>;
 
-/// What only the block cache asks of its configuration.
+/// Errors of a configuration that only the block cache reports.
 #[derive(Debug, thiserror::Error)]
 pub enum Misfit {
     /// There is no cache.
@@ -125,10 +125,10 @@ impl BlockConfig {
         self.cache.as_ref().ok_or(ConfigError::Server(Misfit::NoCache))
     }
 
-    /// What the cache lies on, and what it takes the stores behind it to be.
+    /// The cache's tiers, and the assumed cost of requests to the stores behind it.
     ///
     /// # Errors
-    /// When there is no cache, or it names tiers that are not there or that it cannot use.
+    /// When there is no cache, or it names tiers that do not exist or that it cannot use.
     pub fn cache_tiers(&self) -> Result<CacheTiers, ConfigError> {
         tiers::resolve(self.cache()?, &self.tiers)
     }

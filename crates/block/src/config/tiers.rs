@@ -15,7 +15,7 @@ use super::cache::CacheSection;
 const MEMORY_SHARE: u64 = 16;
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
 
-/// What cached bytes may lie on.
+/// Kinds of tiers that can hold cached bytes.
 const SERVED: [TierKind; 2] = [TierKind::Dram, TierKind::Flash];
 
 /// Where cached bytes lie.
@@ -41,11 +41,11 @@ impl fmt::Display for CachePlace {
 pub struct CacheTiers {
     /// Where cached bytes lie.
     pub place: CachePlace,
-    /// How many.
+    /// Capacity of the cache in bytes.
     pub capacity_bytes: u64,
     /// DRAM for copies beside them; none where all is in DRAM.
     pub memory_bytes: u64,
-    /// What it costs to ask the stores behind it.
+    /// Cost of requests to the stores behind it.
     pub request_cost: RequestCost,
     /// Whether to overwrite existing contents of the device.
     pub reset: bool,

@@ -32,7 +32,7 @@ pub struct Asker {
     pub cookie: u64,
 }
 
-/// What is to be done with a range of a disk.
+/// Operation on a range of a disk.
 #[derive(Debug)]
 pub enum Task {
     /// Give its bytes.
@@ -59,11 +59,11 @@ pub struct Job {
     pub asker: Asker,
     /// The disk's number: its place in [`Disks::exports`].
     pub disk: usize,
-    /// What to do.
+    /// The operation.
     pub task: Task,
     /// The first byte that it is about.
     pub offset: u64,
-    /// How many bytes it is about.
+    /// Number of bytes.
     pub bytes: u64,
     /// Whether its effect must be durable before the outcome.
     pub durable: bool,
@@ -76,7 +76,7 @@ pub struct Piece {
     pub buffer: AlignedBuffer,
     /// Where in it the bytes begin.
     pub from: usize,
-    /// How many they are.
+    /// Number of bytes.
     pub bytes: usize,
 }
 
@@ -107,7 +107,7 @@ pub struct Outcome {
 
 /// Disks on one thread.
 pub trait Disks {
-    /// What there is to serve. The number of a disk is its place; sizes may change, and new ones may come at the end.
+    /// The exported disks. The number of a disk is its index; sizes may change, and new disks may be added at the end.
     fn exports(&self) -> &[Export];
     /// Never blocks. Outcomes come in any order.
     fn submit(&mut self, job: Job);

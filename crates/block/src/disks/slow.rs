@@ -13,10 +13,10 @@ use crate::nbd::{Errno, Export};
 
 /// Outcomes that wait for company to be shuffled with.
 const SHUFFLED: usize = 8;
-/// How long they wait for it.
+/// Time that they wait for it.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// What goes wrong.
+/// Injected faults and delays.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble {
     /// Draws the order of jobs and the failures.
@@ -32,7 +32,7 @@ pub struct Trouble {
 pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
-    /// Lets everything through, now and later.
+    /// Opens the gate, now and for later jobs.
     pub fn open(&self) {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.0.1.notify_all();
@@ -112,7 +112,7 @@ impl<D: Disks> SlowDisks<D> {
         SlowDisks { inner, trouble, draws, gate, now: Vec::new(), late, back, waker, threads }
     }
 
-    /// What holds the gated disks back.
+    /// The gate of the gated disks.
     pub fn gate(&self) -> Gate {
         self.gate.clone()
     }

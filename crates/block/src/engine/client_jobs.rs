@@ -16,7 +16,7 @@ pub(super) struct Job {
     pub bytes: u64,
     /// Its effect must be durable before the outcome.
     pub durable: bool,
-    /// What a write brings; it begins with the unit in which `offset` lies.
+    /// Payload of a write; it begins with the unit in which `offset` lies.
     pub buffer: AlignedBuffer,
     pub offset: u64,
 }

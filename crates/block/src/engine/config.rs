@@ -63,16 +63,16 @@ pub enum EngineError {
     },
 }
 
-/// How the cache is set up.
+/// Configuration of a cache.
 #[derive(Clone)]
 pub struct EngineConfig {
     /// Block sizes, ascending. Default 32, 64, 128, 256 KiB.
     pub sizes_bytes: Vec<u64>,
     /// Bytes of a group; the largest block unless given.
     pub group_bytes: Option<u64>,
-    /// What a miss brings in. Default units.
+    /// Bytes fetched at a miss. Default units.
     pub fill: Fill,
-    /// How large the blocks of a miss are. Default as observed.
+    /// Rule for the size of new blocks. Default as observed.
     pub sizing: Sizing,
     /// Order of eviction. Default LRU.
     pub policy: Named,
@@ -80,7 +80,7 @@ pub struct EngineConfig {
     pub shares: u16,
     /// DRAM for copies of what is read again and again. Default none.
     pub memory_bytes: u64,
-    /// Which reads get no place for what they miss. Default none.
+    /// Reads with misses that are not cached. Default none.
     pub admission: AdmissionRules,
     /// When dirty bytes are written back.
     pub cleaning: CleanerRules,
@@ -133,7 +133,7 @@ impl EngineConfig {
     }
 }
 
-/// How a volume is offered.
+/// Configuration of a volume.
 #[derive(Clone, Debug)]
 pub struct VolumeConfig {
     /// The export's name.
@@ -146,7 +146,7 @@ pub struct VolumeConfig {
     pub read_only: bool,
     /// The share that its blocks are charged to.
     pub share: u16,
-    /// What that share may have.
+    /// Quota of that share.
     pub quota_bytes: Option<u64>,
 }
 

@@ -82,7 +82,8 @@ impl Engine {
     /// Sets where writes of a volume go that begin from now on. Writes that go to
     /// the store wait until it has all dirty data, which are written back at once.
     ///
-    /// # Errors When it is read-only.
+    /// # Errors
+    /// When it is read-only.
     pub fn set_mode(&mut self, volume: usize, mode: Mode) -> Result<(), ControlError> {
         let export = &self.shared.volumes.exports()[volume];
         if export.read_only {
@@ -101,7 +102,8 @@ impl Engine {
     /// requests. If it took its space from a common share before, its blocks stay charged there until
     /// they are evicted. Blocks beyond a smaller quota are evicted as soon as any volume needs room.
     ///
-    /// # Errors When the cache has less, or was opened for fewer [shares](super::EngineConfig::shares).
+    /// # Errors
+    /// When the cache has less, or was opened for fewer [shares](super::EngineConfig::shares).
     pub fn set_quota(&mut self, volume: usize, quota_bytes: Option<u64>) -> Result<(), ControlError> {
         let Shared { extents, volumes, .. } = &mut self.shared;
         let capacity = extents.geometry().capacity_bytes();
@@ -152,7 +154,7 @@ impl Engine {
         WriteBack { volume, epoch, flush, failures, bytes }
     }
 
-    /// How many bytes were written back, once all that was dirty when it began is in the store; none as long as it is not.
+    /// Number of bytes written back, once all that was dirty at the request is in the store; `None` until then.
     ///
     /// # Errors
     /// When the store has failed meanwhile.

@@ -62,7 +62,7 @@ impl Work<'_> {
         self.end()
     }
 
-    /// What was dirty of the operation's range and the cache's device has lost reads as an error from now on.
+    /// Dirty bytes of the operation's range that the cache's device has lost read as an error from now on.
     fn lose(&mut self) {
         let Work { op, shared, .. } = self;
         let number = shared.volumes[op.volume].number;

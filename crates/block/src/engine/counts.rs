@@ -58,7 +58,7 @@ pub struct Counts {
     pub cache_writes: u64,
     /// Bytes written to the cache's device.
     pub cache_written_bytes: u64,
-    /// How often an operation began to wait for something to be written back.
+    /// Number of times that an operation began to wait for a write-back.
     pub parked: u64,
     /// Reads and writes of the cache's device that failed or gave other bytes than were stored.
     pub cache_failures: u64,

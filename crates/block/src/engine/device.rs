@@ -91,7 +91,7 @@ impl Device {
         !self.arrived.is_empty()
     }
 
-    /// What was done first of that which is not taken yet.
+    /// Takes the oldest completion.
     pub fn arrived(&mut self) -> Option<device::Completion> {
         self.arrived.pop()
     }

@@ -15,7 +15,7 @@ pub(super) struct Waiter {
     pub epoch: Option<u64>,
     /// This flush of the store must have ended.
     pub flush: Option<u64>,
-    /// What the log must have.
+    /// Condition on the log.
     pub promise: Promise,
 }
 
@@ -149,7 +149,7 @@ impl Flushing {
         owing
     }
 
-    /// What a flush that comes is to be told of writes that were lost; once.
+    /// Takes the failure of lost writes that the next flush must report; once.
     pub fn take_lost(&mut self) -> Option<Failure> {
         self.lost.take()
     }

@@ -88,7 +88,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// What the cache did for a volume.
+    /// Counters of a volume.
     pub fn counts(&self, volume: usize) -> &Counts {
         &self.shared.volumes[volume].counts
     }
@@ -156,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// What is cached of a range. The stores are not asked, so all of it counts as allocated.
+    /// The cached extents of a range. The stores are not asked, so all of it counts as allocated.
     fn describe(&mut self, volume: usize, range: Range<u64>) -> Answer {
         let mut cache: Vec<Extent> = Vec::new();
         let mut at = range.start;
@@ -186,7 +186,7 @@ impl Engine {
         self.work(id, |work| work.claim());
     }
 
-    /// Has an operation work, if it is under way.
+    /// Runs an operation, if it is under way.
     fn work(&mut self, id: u32, work: impl FnOnce(Work<'_>) -> After) {
         let Some(op) = self.ops.get_mut(id) else { return };
         match work(Work { id, op, shared: &mut self.shared }) {
@@ -215,7 +215,7 @@ impl Engine {
         }
     }
 
-    /// Has those work that may go on.
+    /// Runs the operations that are ready.
     fn run_ready(&mut self) {
         while let Some(ready) = self.shared.ready.pop_front() {
             match ready {
@@ -372,7 +372,7 @@ impl Engine {
         }
     }
 
-    /// Has the cleaner decide, and begins what it wants done.
+    /// Lets the cleaner decide, and starts its acts.
     fn clean(&mut self) {
         let Shared { write_back, extents, log, now_ns, .. } = &mut self.shared;
         write_back.step(*now_ns, extents, log.has_room(), self.ops.parked() > 0);

@@ -94,7 +94,7 @@ pub(super) struct Op {
     pub stage: Stage,
     /// The first is on its own range.
     pub claims: Vec<ClaimId>,
-    /// What is read past the cache.
+    /// Whether the read bypasses the cache.
     pub bypass: bool,
     /// The cleaner's name for it.
     pub copy: Option<Token>,

@@ -90,12 +90,12 @@ impl Operations {
         std::mem::take(&mut self.crowded)
     }
 
-    /// How many wait for something to be written back.
+    /// Number of operations that wait for a write-back.
     pub fn parked(&self) -> u64 {
         self.parked.len() as u64
     }
 
-    /// How many of a volume's do.
+    /// Number of a volume's operations that wait for a write-back.
     pub fn parked_of(&self, volume: usize) -> u64 {
         self.parked.iter().filter(|id| self.ops[**id as usize].volume == volume).count() as u64
     }

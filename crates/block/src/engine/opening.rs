@@ -27,7 +27,7 @@ use crate::disks::BufferPool;
 use crate::journal::{self, Journal, JournalError, Recovered, VolumeInfo};
 use tiermem_tier::backing::{Backing, Identity};
 
-/// How long the end of a server waits for its stores.
+/// Longest wait for stores when a server stops.
 const CLOSE_MAX: Duration = Duration::from_secs(60);
 /// Between two looks at devices and stores while the engine itself waits.
 const PAUSE: Duration = Duration::from_micros(100);
@@ -45,8 +45,8 @@ impl Engine {
     /// Opens the cache on a device that has one, or a new one on an empty device; with `reset` the device's contents
     /// are lost. It may take a while: it reads the log and checks what was being written when the last process ended.
     ///
-    /// # Errors When the device holds something else, another cache
-    /// than the one described, or a damaged one; or when it fails.
+    /// # Errors
+    /// When the device holds something else, another cache than the one described, or a damaged one; or when it fails.
     pub fn open(
         mut cache: Box<dyn BlockIo>,
         config: EngineConfig,
@@ -238,7 +238,7 @@ impl Engine {
         }
     }
 
-    /// What the log did, where there is one.
+    /// Statistics of the log, where there is one.
     pub fn log_stats(&self) -> Option<journal::Stats> {
         self.shared.log.journal().map(Journal::stats)
     }

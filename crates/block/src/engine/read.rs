@@ -35,7 +35,7 @@ impl Work<'_> {
         if self.op.ios == 0 { self.end() } else { After::Waits }
     }
 
-    /// What was fetched is stored.
+    /// The fetched bytes are stored.
     pub fn filled(self) -> After {
         if self.op.failure.take().is_some() {
             // The client has its bytes; the cache just does not.

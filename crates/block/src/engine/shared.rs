@@ -185,7 +185,8 @@ impl Shared {
         true
     }
 
-    /// What the log says durably is clean may go, as far as it is not dirty again. Whether there is anything.
+    /// Frees the units that the log durably says are clean, as far
+    /// as they are not dirty again. Returns whether there were any.
     pub fn settle_cleaned(&mut self) -> bool {
         let settled = self.write_order.take_cleaned(&self.log);
         for (at, ranges) in &settled {
@@ -200,7 +201,7 @@ impl Shared {
         !settled.is_empty()
     }
 
-    /// What the cache has of these units as dirty, and is not lost.
+    /// The dirty parts of these units in the cache, without lost ones.
     pub fn dirty_parts(&mut self, at: usize, ranges: &[Range<u64>]) -> Vec<Part> {
         let mut parts = Vec::new();
         for units in ranges {

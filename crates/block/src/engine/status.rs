@@ -23,7 +23,7 @@ pub struct CacheStatus {
     pub capacity_bytes: u64,
     /// Bytes of the blocks that there are.
     pub held_bytes: u64,
-    /// How many blocks there are of each size, ascending.
+    /// Number of blocks of each size, ascending.
     pub blocks: Vec<BlockSize>,
     /// Bytes that a store is not known to have for good.
     pub dirty_bytes: u64,
@@ -42,7 +42,7 @@ pub struct CacheStatus {
 pub struct BlockSize {
     /// The size.
     pub block_bytes: u64,
-    /// How many there are.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
@@ -67,9 +67,9 @@ pub struct LogStatus {
     pub table_reads: u64,
     /// Whether it takes new work now: where not, no operation begins, and nothing is begun to be written back.
     pub has_room: bool,
-    /// How often a request's part found no room since the start: when it came, and whenever it tried again.
+    /// Number of times that a part of a request found no room since the start: on arrival, and at each retry.
     pub refusals: u64,
-    /// How often the cleaner decided since the start while there was room.
+    /// Number of the cleaner's decisions since the start while there was room.
     pub cleaner_steps: u64,
     /// Why nothing can be written to it any more.
     pub failure: Option<String>,
@@ -86,7 +86,7 @@ pub struct ExportStatus {
     pub size_bytes: u64,
     /// Where it lives.
     pub store: String,
-    /// What was done since the start.
+    /// Counters since the start.
     #[serde(flatten)]
     pub counts: Counts,
     /// The share of reads that were hits; none before the first.
@@ -105,7 +105,7 @@ pub struct ExportStatus {
     pub epochs: u64,
     /// Flushes that the order of write-back has not heeded.
     pub epoch_merges: u64,
-    /// What it may have of the cache.
+    /// Its quota of the cache.
     pub quota_bytes: Option<u64>,
     /// The number of the owner of its space: exports without a quota share number 0.
     pub share: u16,
@@ -125,7 +125,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 }
 
 impl Engine {
-    /// What the cache is and does. Clients and their errors are the server's to tell, and 0 here.
+    /// Status of the cache. Clients and their errors are the server's figures, and 0 here.
     pub fn status(&self) -> Status {
         let now_ns = (self.clock)();
         let exports = (0..self.shared.volumes.len()).map(|at| self.export_status(at, now_ns)).collect();

@@ -9,12 +9,14 @@ use super::op_table::After;
 use tiermem_tier::backing;
 
 impl Work<'_> {
-    /// Drops what is clean of the whole units of a range, and passes the trim on if the store lacks nothing of the volume.
+    /// Drops the clean parts of the whole units of a range, and
+    /// passes the trim on if the store lacks nothing of the volume.
     ///
-    /// What is dirty stays: trimmed bytes may read as anything, and the store is to get all that came before a flush. For the same reason
-    /// it is not told while it lacks something: it might forget what is to be there before that.
+    /// Dirty data stay: trimmed bytes may read as anything, and the store must get everything
+    /// from before a flush. For the same reason the trim is not passed on while the store
+    /// lacks dirty data: it might discard data that are written before the trim in order.
     ///
-    /// Called again when the log has what it waits for.
+    /// Called again when the log has the records that it waits for.
     pub fn trim(self) -> After {
         if self.op.stage == Stage::Opening {
             return self.trim_store();

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::journal::Lsn;
 
-/// So many regions are remembered before one looks which of them are settled.
+/// Number of regions remembered before the settled ones are removed.
 const REGIONS_MIN: usize = 1024;
 
 /// The last record of that kind for each region of a volume. No block crosses the bounds of a region.

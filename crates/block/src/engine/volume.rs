@@ -30,7 +30,7 @@ pub(super) struct VolumeState {
     quiet_until_ns: u64,
 }
 
-/// How often something is said of requests that a store fails.
+/// Least time between messages about failed requests of a store.
 const COMPLAIN_EVERY_NS: u64 = 1_000_000_000;
 
 impl VolumeState {
@@ -80,7 +80,7 @@ impl Volumes {
         at
     }
 
-    /// How many there are.
+    /// Number of volumes.
     pub fn len(&self) -> usize {
         self.states.len()
     }
@@ -102,7 +102,7 @@ impl Volumes {
         }
     }
 
-    /// How they are offered.
+    /// The exports of the volumes.
     pub fn exports(&self) -> &[Export] {
         &self.exports
     }
@@ -125,7 +125,7 @@ impl Volumes {
         !self.answered.is_empty()
     }
 
-    /// What was done first of that which is not taken yet.
+    /// Takes the oldest completion.
     pub fn answered(&mut self) -> Option<Completion> {
         self.answered.pop()
     }

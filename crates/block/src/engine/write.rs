@@ -15,7 +15,7 @@ use crate::nbd::Errno;
 use tiermem_tier::backing;
 
 impl Work<'_> {
-    /// What is to be stored is complete, or cannot be.
+    /// The bytes to be stored are complete, or cannot be.
     pub fn write_gathered(mut self) -> After {
         if self.op.failure.is_some() {
             // Nothing was stored yet.
@@ -172,7 +172,7 @@ impl Work<'_> {
     }
 }
 
-/// What is left of a part without another.
+/// The rest of a part without another.
 fn without(part: Part, gone: &Part) -> impl Iterator<Item = Part> {
     let end = part.at + part.bytes;
     let cut = |from: u64, to: u64| {

@@ -47,7 +47,7 @@ impl WriteBack {
         self.cleaner.plan(now_ns, extents, request, plan, &mut self.acts)
     }
 
-    /// Has the cleaner decide: [`Self::next_act`] gives what is to be done.
+    /// Lets the cleaner decide: [`Self::next_act`] returns its acts.
     pub fn step(&mut self, now_ns: u64, extents: &Extents<Order>, has_log_room: bool, is_waited_for: bool) {
         if !is_waited_for {
             self.cleaner.nobody_waits();
@@ -62,7 +62,7 @@ impl WriteBack {
         self.acts.reverse();
     }
 
-    /// What is to be done next, until there is nothing more.
+    /// The next act, until there are no more.
     pub fn next_act(&mut self) -> Option<Act> {
         self.acts.pop()
     }
@@ -82,7 +82,7 @@ impl WriteBack {
         self.was_told
     }
 
-    /// How often it has decided with room in the log.
+    /// Number of its decisions with room in the log.
     pub fn steps(&self) -> u64 {
         self.steps
     }
@@ -92,7 +92,7 @@ impl WriteBack {
         self.is_stopped
     }
 
-    /// How an act ended: what is to be done at once.
+    /// Reports how an act ended; returns the acts to do at once.
     pub fn tell(&mut self, now_ns: u64, act: Token, outcome: Outcome<'_>) -> Vec<Act> {
         let first = self.acts.len();
         self.was_told = true;

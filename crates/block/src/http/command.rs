@@ -19,7 +19,7 @@ pub struct SetCommand {
     /// Where its writes are to go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ExportMode>,
-    /// What it may have of the cache.
+    /// Its quota of the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<Quota>,
 }
@@ -60,7 +60,7 @@ impl From<Quota> for String {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Which {
-    /// Which export; all of them without.
+    /// The export; all of them if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<String>,
 }
@@ -72,9 +72,9 @@ pub struct SetDone {
     pub export: String,
     /// Where its writes go.
     pub mode: ExportMode,
-    /// What it may have of the cache.
+    /// Its quota of the cache.
     pub quota_bytes: Option<u64>,
-    /// What its store lacks.
+    /// Bytes that its store lacks.
     pub dirty_bytes: u64,
     /// Bytes held by all volumes of its share.
     pub share_held_bytes: u64,
@@ -85,7 +85,7 @@ pub struct SetDone {
 pub struct Flushed {
     /// Its name.
     pub export: String,
-    /// How much was dirty and is in the store.
+    /// Dirty bytes that are in the store now.
     pub written_back_bytes: u64,
 }
 
@@ -96,7 +96,7 @@ pub struct Dropped {
     pub export: String,
     /// Bytes of the blocks that were forgotten.
     pub dropped_bytes: u64,
-    /// What its store lacks, which stays.
+    /// Bytes that its store lacks, which stay.
     pub dirty_bytes: u64,
 }
 

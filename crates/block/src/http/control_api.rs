@@ -23,7 +23,7 @@ use super::view::{Observer, View};
 use crate::engine::Engine;
 use crate::server::{ControlQueue, Progress};
 
-/// How often it is told that something still goes on.
+/// Time between reports of progress.
 const TELL_PERIOD: Duration = Duration::from_secs(1);
 /// Commands are short.
 const COMMAND_BYTES_MAX: usize = 64 << 10;
@@ -51,7 +51,7 @@ impl ControlApi {
             .with_state(self)
     }
 
-    /// Has the event loop run something, step by step, until it has an answer or the caller is gone.
+    /// Makes the event loop run something, step by step, until it has an answer or the caller is gone.
     fn ask<T: Send + 'static>(
         &self,
         mut step: impl FnMut(&mut Engine) -> Step<T> + Send + 'static,
@@ -86,7 +86,7 @@ impl ControlApi {
         }
     }
 
-    /// What there is to see now.
+    /// The current view.
     async fn view(&self) -> Result<View, ApiError> {
         let observer = self.observer.clone();
         self.soon(move |engine| Ok(observer.view(engine))).await
@@ -119,7 +119,7 @@ impl ControlApi {
         }
     }
 
-    /// What comes of a step that may take its time.
+    /// The result of a step that may take a while.
     async fn wait<T: Send + 'static>(
         &self,
         lines: &mut Lines,

@@ -87,7 +87,7 @@ fn log(text: &mut Exposition, log: &LogStatus) {
     );
 }
 
-/// What exports are now.
+/// States of exports.
 fn states(text: &mut Exposition, exports: &[Labelled<'_>]) {
     text.plain_family("block_export_info", "An export's mode and store, as labels.");
     for (export, label) in exports {
@@ -211,7 +211,7 @@ const PLAIN_COUNTS: [PlainFamily; 9] = [
     }),
 ];
 
-/// What was done for exports.
+/// Counters of exports.
 fn counts(text: &mut Exposition, exports: &[Labelled<'_>]) {
     for (name, help, samples) in SPLIT_COUNTS {
         text.plain_family(name, help);
@@ -229,7 +229,7 @@ fn counts(text: &mut Exposition, exports: &[Labelled<'_>]) {
     }
 }
 
-/// How long requests take.
+/// Latency of requests.
 fn times(text: &mut Exposition, exports: &[Labelled<'_>]) {
     type Field = (&'static str, &'static str, fn(&OpHistogram) -> &Histogram);
     const FIELDS: [Field; 2] = [

@@ -20,7 +20,7 @@ use crate::server::Server;
 use control_api::ControlApi;
 use view::{Counters, Observer, View};
 
-/// How often figures are published.
+/// Time between published figures.
 const PUBLISH_PERIOD: Duration = Duration::from_secs(1);
 
 impl tiermem_live::View for View {
@@ -46,11 +46,11 @@ impl tiermem_live::View for View {
     }
 }
 
-/// Has the server publish its figures, and shows them at `port`. Commands are taken there as `control` says; where it says nothing, as
-/// long as the port is this machine's own. `version` is the program's.
+/// Makes the server publish its figures, and serves them at `port`. Commands are accepted there
+/// according to `control`; without it, only if the port is on this machine. `version` is the program's.
 ///
 /// # Errors
-/// When the system has no thread to give.
+/// When the system cannot start a thread.
 pub fn show(
     port: HttpPort,
     server: &mut Server<Engine>,

@@ -10,7 +10,7 @@ use crate::server::{OpTimesTotals, ServerStats, TimedOp, TimesTotals};
 
 /// Bounds of the published buckets of service times: 1 us to 69 s, so that the last one holds every request.
 const SERVICE_POWERS: core::ops::RangeInclusive<u32> = 10..=36;
-/// Those of processing times: 128 ns to 1 ms, and what is longer.
+/// Histogram bounds of processing times: 128 ns to 1 ms, and above.
 const PROCESSING_POWERS: [u32; 15] = [7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 36];
 
 /// All figures at one moment.
@@ -35,7 +35,7 @@ pub struct View {
 /// An export, and how long its requests take.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExportView {
-    /// What the engine knows of it, and its clients and errors.
+    /// The engine's figures of it, and its clients and errors.
     #[serde(flatten)]
     pub status: ExportStatus,
     /// Times of its requests since the start.
@@ -107,7 +107,7 @@ pub struct Bucket {
     pub count: u64,
 }
 
-/// What plots over time need of a view: sums over all exports.
+/// Counters that plots over time need: sums over all exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Counters {
     /// Reads.
@@ -233,7 +233,7 @@ impl Observer {
         Observer { version, started: Instant::now(), stats }
     }
 
-    /// What there is to see now.
+    /// The current view.
     pub fn view(&self, engine: &Engine) -> View {
         let Status { cache, exports } = engine.status();
         let (clients, traffic) = (self.stats.connections(), self.stats.exports());

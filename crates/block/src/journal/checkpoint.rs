@@ -42,7 +42,7 @@ pub struct Image {
     bytes: AlignedBuffer,
 }
 
-/// What a checkpoint waits for.
+/// Phase of a checkpoint.
 #[derive(Debug, Default)]
 enum Round {
     /// Nothing: there is none.

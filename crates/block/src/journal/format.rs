@@ -12,17 +12,18 @@ use super::page::{self, PAGE_BYTES};
 use super::superblock::{Superblock, SuperblockState, Tail};
 use super::{JournalError, Layout, LayoutConfig};
 
-/// So much at the front of a device must be zeros for it to be empty: file systems, partitions and volume managers that people
-/// put on disks have their marks there.
+/// Bytes at the front of a device that must be zeros for it to be empty:
+/// file systems, partitions and volume managers have their marks there.
 const FRONT_BYTES: u64 = 1 << 20;
 /// Bytes that must be zeros at its end, where some formats have their marks.
 const END_BYTES: u64 = 128 << 10;
-/// How the errors name foreign contents.
+/// Name of foreign contents in errors.
 const STRANGER: &str = "something that is not a block cache";
 
 /// Makes an empty cache on a device. With `force` it does so over any contents, which are lost.
 ///
-/// # Errors Invalid sizes; a device that is not empty; a device that fails.
+/// # Errors
+/// Invalid sizes; a device that is not empty; a device that fails.
 pub fn format(device: &mut dyn BlockIo, config: &LayoutConfig, force: bool) -> Result<Layout, JournalError> {
     let layout = Layout::plan(device.capacity_bytes(), config)?;
     if !force {
@@ -55,7 +56,8 @@ pub fn format(device: &mut dyn BlockIo, config: &LayoutConfig, force: bool) -> R
 /// Refuses a file with foreign contents before anything is changed: [`format()`] does so too, but by then the
 /// caller may have changed the file's length. A file that cannot be read is left to the code that opens it.
 ///
-/// # Errors [`JournalError::Occupied`].
+/// # Errors
+/// [`JournalError::Occupied`].
 pub fn refuse_stranger(path: &Path) -> Result<(), JournalError> {
     let mut front = Vec::new();
     let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());

@@ -14,7 +14,7 @@ pub const LOG_BYTES_MIN: u64 = 256 << 10;
 /// Places in the log are 32 bits of blocks; more would also take long to read at start.
 pub const LOG_BYTES_MAX: u64 = 64 << 30;
 
-/// What a cache is asked to be.
+/// Requested layout of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutConfig {
     /// Block sizes in bytes, ascending.
@@ -50,7 +50,8 @@ pub struct Layout {
 impl Layout {
     /// Divides a device of `device_bytes`: as many whole groups as fit.
     ///
-    /// # Errors Invalid sizes, and a device that is too small for them.
+    /// # Errors
+    /// Invalid sizes, and a device that is too small for them.
     pub fn plan(device_bytes: u64, config: &LayoutConfig) -> Result<Self, JournalError> {
         let default_log = (device_bytes / 256).clamp(1 << 20, 256 << 20).next_multiple_of(UNIT_BYTES);
         let log_bytes = config.log_bytes.unwrap_or(default_log);

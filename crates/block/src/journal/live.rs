@@ -56,7 +56,7 @@ impl Journal {
         }
     }
 
-    /// How the device is divided.
+    /// Layout of the device.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -127,34 +127,36 @@ impl Journal {
         self.log.sealed()
     }
 
-    /// Has everything up to a record written soon.
+    /// Asks for everything up to a record to be written soon.
     pub fn want_written(&mut self, lsn: Lsn) {
         self.log.want_written(lsn);
     }
 
-    /// Has everything up to a record written and synced soon.
+    /// Asks for everything up to a record to be written and synced soon.
     pub fn want_synced(&mut self, lsn: Lsn) {
         self.log.want_synced(lsn);
     }
 
-    /// Has everything up to a record sealed soon: two syncs, one behind the other.
+    /// Asks for everything up to a record to be sealed soon: two syncs, one after the other.
     pub fn want_sealed(&mut self, lsn: Lsn) {
         self.log.want_sealed(lsn);
     }
 
-    /// So many bytes of data were written to the device.
+    /// Records that this number of bytes of data were written to the device.
     pub fn note_data(&mut self, bytes: u64) {
         self.log.note_data(bytes);
     }
 
-    /// Whether these units may be overwritten in place, as far as their last writes are concerned (their block must be open as well).
-    /// Otherwise they became dirty and that is not sealed: [`Self::want_sealed`] of what is [`Self::appended`], and wait for it.
+    /// Whether these units may be overwritten in place, as far as their last writes are
+    /// concerned (their block must be open as well). Otherwise they became dirty without
+    /// a seal yet: call [`Self::want_sealed`] with [`Self::appended`], and wait for it.
     ///
-    /// That is so only for what was [promised](Self::promise) before; see [`Self::is_unsealed`].
+    /// That is so only for units [promised](Self::promise) before; see [`Self::is_unsealed`].
     ///
-    /// After power loss in the midst of the write a mix of sectors would lie there. If the last sealed state is dirty, that is
-    /// taken as it is, as from any disk. If it is not, it might be what another block left, and recovery drops it, though a
-    /// flush may have been acknowledged in between. A unit that stays dirty waits only once.
+    /// After power loss in the middle of the write the unit would hold a mix of sectors. If
+    /// the last sealed state is dirty, the mix is kept as it is, as from any disk. If it is
+    /// not, it might be another block's leftover, and recovery drops it, though a flush may
+    /// have been acknowledged in between. A unit that stays dirty waits only once.
     pub fn may_overwrite(&self, mut units: Range<u64>) -> bool {
         units.all(|unit| {
             !self.unsealed.has_before(unit, self.promised) || self.table.state(unit) != UnitState::Dirty
@@ -183,7 +185,7 @@ impl Journal {
         self.table.has_lost_sums(units)
     }
 
-    /// How many units, wherever they lie, may be changed before a checkpoint should have gone by.
+    /// Number of units, in any pages, that may change before a checkpoint should complete.
     pub fn units_at_once(&self) -> u64 {
         self.table.dirty_pages_max() as u64
     }
@@ -244,7 +246,7 @@ impl Journal {
         token & TOKEN_BIT != 0
     }
 
-    /// What has happened so far.
+    /// Statistics so far.
     pub fn stats(&self) -> Stats {
         let (checkpoints, pages_written) = self.checkpoint.counts();
         let mut stats = Stats {

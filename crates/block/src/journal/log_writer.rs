@@ -157,12 +157,12 @@ impl LogWriter {
         self.syncs
     }
 
-    /// Has everything up to a record written soon.
+    /// Asks for everything up to a record to be written soon.
     pub fn want_written(&mut self, lsn: Lsn) {
         self.want_written = self.want_written.max(lsn.min(self.appended));
     }
 
-    /// Has everything up to a record written and synced soon.
+    /// Asks for everything up to a record to be written and synced soon.
     pub fn want_synced(&mut self, lsn: Lsn) {
         let lsn = lsn.min(self.appended);
         self.want_written(lsn);
@@ -172,13 +172,13 @@ impl LogWriter {
         }
     }
 
-    /// Has everything up to a record sealed soon.
+    /// Asks for everything up to a record to be sealed soon.
     pub fn want_sealed(&mut self, lsn: Lsn) {
         self.want_synced(lsn);
         self.want_sealed = self.want_sealed.max(lsn.min(self.appended));
     }
 
-    /// So many bytes of data were written to the device.
+    /// Records that this number of bytes of data were written to the device.
     pub fn note_data(&mut self, bytes: u64) {
         self.data_bytes += bytes;
     }

@@ -82,7 +82,7 @@ const SUPERBLOCK_TOKEN: u64 = TOKEN_BIT | 3;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
 
-/// What a journal has done since it was opened, and what it holds.
+/// Statistics of a journal since it was opened, and its present contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Batches submitted.
@@ -101,7 +101,7 @@ pub struct Stats {
     pub pages_read: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
-    /// Those in use.
+    /// Bytes of the log in use.
     pub log_used_bytes: u64,
     /// Pages with images that lack records.
     pub dirty_pages: u64,

@@ -130,7 +130,7 @@ pub fn set_lsn(page: &mut [u8], lsn: u64) {
     put(page, 16, &lsn.to_le_bytes());
 }
 
-/// How often the page was written.
+/// Number of times that the page was written.
 pub fn version(page: &[u8]) -> u64 {
     u64_at(page, 8)
 }

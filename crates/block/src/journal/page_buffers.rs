@@ -38,7 +38,7 @@ impl Frames {
         Frames { frames: Vec::new(), free: Vec::new(), order, rng, pages_max, patience: 0 }
     }
 
-    /// So many pages there should be at most.
+    /// Most pages in memory.
     pub fn pages_max(&self) -> usize {
         self.pages_max
     }
@@ -96,7 +96,7 @@ impl Frames {
         self.patience = 0;
     }
 
-    /// Lets a page go where there are too many, one that may; which it was.
+    /// Drops a page where there are too many, one that `may_go`; returns which.
     pub fn evict(&mut self, may_go: impl Fn(u32) -> bool) -> Option<u32> {
         if self.pages() <= self.pages_max || self.patience > 0 {
             return None;

@@ -16,7 +16,7 @@ pub const PIECES_MAX: u64 = 1 << 36;
 pub(super) const RECORD_BYTES_MAX: usize = 18 + 3 * TEXT_BYTES_MAX;
 const NO_TEXT: u16 = u16::MAX;
 
-/// What is known of a volume's backing store.
+/// State of a volume's backing store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeState {
     /// It is being written by this cache.
@@ -41,7 +41,7 @@ pub struct VolumeInfo {
     pub name: String,
     /// Its size.
     pub size_bytes: u64,
-    /// What is known of its backing store.
+    /// State of its backing store.
     pub state: VolumeState,
 }
 

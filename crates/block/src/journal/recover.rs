@@ -19,7 +19,7 @@ use super::{Journal, JournalError, Layout, LayoutConfig, Lsn, VolumeInfo};
 /// Pages in memory at least: while one waits for its image to be written another can be looked at.
 const PAGES_MIN: usize = 2;
 
-/// What recovery found. The blocks are in the journal: [`Journal::each_block`].
+/// Result of recovery. The blocks are in the journal: [`Journal::each_block`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// The volumes, by number.
@@ -44,8 +44,9 @@ pub struct Recovered {
 /// most `table_bytes` of the table are kept in memory, or all of it. In addition the state of each unit is always in
 /// memory (288 bytes for a page of the usual shape), and until this returns also everything that the log has changed.
 ///
-/// # Errors No cache, another one than asked for, damage, a device that fails. Each says what can be done;
-/// nothing was written to the device unless it failed in the middle of recovery, which can be tried again.
+/// # Errors
+/// No cache, another one than asked for, damage, a device that fails. Each says what can be done; nothing
+/// was written to the device unless it failed in the middle of recovery, which can be tried again.
 pub fn open(
     device: &mut dyn BlockIo,
     config: &LayoutConfig,

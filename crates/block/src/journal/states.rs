@@ -7,7 +7,7 @@ use super::page::PageShape;
 /// Stands as the checksum of a unit that was recorded since its block was mapped, and is not valid.
 const GONE: u32 = 1;
 
-/// What the table says of a unit.
+/// State of a unit in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitState {
     /// The cache does not have it.

@@ -22,10 +22,10 @@ pub struct Tail {
     pub header_sum: u32,
 }
 
-/// What a superblock says.
+/// Contents of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// How often it was written.
+    /// Number of times that it was written.
     pub epoch: u64,
     /// Identity of the cache, drawn when it was formatted.
     pub uuid: [u8; 16],
@@ -37,7 +37,7 @@ pub struct Superblock {
     pub tail: Tail,
 }
 
-/// What a block holds that may be a superblock.
+/// State of a block that may be a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SuperblockState {
     /// Zeros.
@@ -164,10 +164,10 @@ impl Superblock {
         }
     }
 
-    /// How the device is divided, and whether that is what is asked for; what was not asked for may be anything.
+    /// Layout of the device, checked against the requested one; parts that were not requested may be anything.
     ///
     /// # Errors
-    /// Other sizes, a device that is too short, nonsense.
+    /// Other sizes, a device that is too short, invalid contents.
     pub fn layout(&self, device_bytes: u64, asked: &LayoutConfig) -> Result<Layout, JournalError> {
         let layout = Layout::with_end(&self.config, self.groups)
             .ok()

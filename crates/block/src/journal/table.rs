@@ -35,13 +35,13 @@ pub struct BlockState {
     pub piece: u64,
     /// Units that are valid, clean or dirty; units of the data area, ascending.
     pub valid: Vec<Range<u64>>,
-    /// Those of them that are dirty.
+    /// The dirty ones among them.
     pub dirty: Vec<Range<u64>>,
     /// Units that are lost: reading them is an error.
     pub poisoned: Vec<Range<u64>>,
 }
 
-/// What is known of a page without its bytes.
+/// State of a page without its bytes.
 #[derive(Clone, Copy, Debug)]
 struct PageInfo {
     /// Up to where it includes records.
@@ -59,7 +59,7 @@ struct PageInfo {
     is_leaving: bool,
 }
 
-/// What a record says of a page's bytes.
+/// A record's change to a page's bytes.
 #[derive(Clone, Copy, Debug)]
 enum Entry {
     Sum { unit: u32, sum: u32 },
@@ -480,7 +480,7 @@ impl Table {
         self.dirty.len()
     }
 
-    /// How many of them there should be at most: they stay in memory.
+    /// Most dirty pages that there should be: they stay in memory.
     pub fn dirty_pages_max(&self) -> usize {
         if self.frames.pages_max() >= self.pages.len() { usize::MAX } else { self.frames.pages_max() / 2 }
     }

@@ -51,7 +51,7 @@ struct Block {
     piece: u64,
 }
 
-/// What is to be done.
+/// The verdicts of recovery.
 #[derive(Debug, Default)]
 pub struct Verdicts {
     /// Units that fit.

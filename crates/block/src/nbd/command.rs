@@ -3,7 +3,7 @@
 use super::fields::{Fields, Head};
 use super::wire::{CommandFlags, REQUEST_BYTES, REQUEST_MAGIC};
 
-/// What a request asks for (section "Request types").
+/// Command of a request (section "Request types").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// Give data.
@@ -56,15 +56,15 @@ impl Command {
 /// A request, without the payload of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What the reply will carry, chosen by the client.
+    /// Identifies the reply; chosen by the client.
     pub cookie: u64,
-    /// What is asked for.
+    /// The command.
     pub command: Command,
-    /// How it is meant.
+    /// Its flags.
     pub flags: CommandFlags,
     /// The first byte of the volume that it is about.
     pub offset: u64,
-    /// How many bytes it is about.
+    /// Number of bytes.
     pub len_bytes: u32,
 }
 

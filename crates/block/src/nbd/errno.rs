@@ -54,10 +54,10 @@ impl Errno {
         NUMBERS.iter().find(|(_, known)| *known == number).map_or(Errno::Inval, |(errno, _)| *errno)
     }
 
-    /// What to tell a client of Linux's error `errno`.
+    /// The error to send to a client for Linux's error `errno`.
     ///
-    /// A value too large and an operation not supported are promised for certain requests only, so that the
-    /// system's are not passed on as such.
+    /// A value too large and an operation not supported are promised for
+    /// certain requests only, so the system's are not passed on as such.
     pub fn from_os(errno: i32) -> Self {
         match errno {
             // EPERM, EACCES, EROFS
@@ -72,7 +72,7 @@ impl Errno {
         }
     }
 
-    /// What to tell a client of `error`.
+    /// The error to send to a client for `error`.
     pub fn from_io(error: &io::Error) -> Self {
         error.raw_os_error().map_or(Errno::Io, Errno::from_os)
     }

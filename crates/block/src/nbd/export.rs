@@ -16,11 +16,11 @@ pub struct Export {
     pub size_bytes: u64,
     /// Whether writes fail.
     pub read_only: bool,
-    /// What it can do. [`Export::flags_for`] adds and takes away what follows from the rest.
+    /// Its features. [`Export::flags_for`] adds and removes those that follow from the rest.
     pub features: TransmissionFlags,
-    /// Which requests suit it; must be sound.
+    /// Sizes of requests; must be valid.
     pub block: BlockSizes,
-    /// What can be asked about its extents.
+    /// Metadata contexts that can be queried.
     pub contexts: Contexts,
 }
 
@@ -53,7 +53,7 @@ impl Export {
         if structured { flags } else { flags.without(TransmissionFlags::SEND_DF) }
     }
 
-    /// What holds for the requests of a session.
+    /// Rules of a session's requests.
     pub fn rules_for(&self, structured: bool, contexts: Contexts) -> Rules {
         Rules {
             size_bytes: self.size_bytes,

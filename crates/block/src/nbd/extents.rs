@@ -6,9 +6,9 @@ use super::wire::{CommandFlags, EXTENTS_MAX};
 /// A stretch of the volume with one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// How long it is.
+    /// Length in bytes.
     pub len_bytes: u32,
-    /// What is so about it, in the words of its metadata context.
+    /// Its status, as its metadata context defines it.
     pub flags: u32,
 }
 
@@ -50,7 +50,7 @@ impl Extents {
         self.left_bytes > 0
     }
 
-    /// What was collected; a reply needs at least one.
+    /// The collected extents; a reply needs at least one.
     pub fn as_slice(&self) -> &[Extent] {
         &self.list
     }

@@ -18,7 +18,7 @@ pub struct Replies {
     structured: bool,
 }
 
-/// What of a message is sent: whole characters, as many as fit.
+/// The part of a message that is sent: whole characters, as many as fit.
 fn fitting(message: &str) -> &str {
     let mut end = message.len().min(STRING_BYTES_MAX);
     while !message.is_char_boundary(end) {

@@ -6,7 +6,7 @@ use super::reassembly::Gather;
 use super::rules::{Fault, Rules};
 use super::wire::{PAYLOAD_BYTES_PORTABLE, REQUEST_BYTES, REQUEST_MAGIC};
 
-/// What came in.
+/// Incoming request or payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// A request to serve. A write's payload follows: [`Requests::payload`] or [`Requests::payload_taken`] must take it
@@ -69,7 +69,7 @@ impl Requests {
         Requests { rules, state: State::Header, gathered: Gather::default() }
     }
 
-    /// What the requests are held against.
+    /// The rules that requests are checked against.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }

@@ -5,14 +5,14 @@ use super::errno::Errno;
 use super::sizes::BlockSizes;
 use super::wire::{CommandFlags, TransmissionFlags};
 
-/// What was agreed on for a session's requests.
+/// Rules of a session's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Bytes of the export.
     pub size_bytes: u64,
-    /// What it can do.
+    /// Features of the export.
     pub flags: TransmissionFlags,
-    /// Which requests suit it.
+    /// Sizes of requests.
     pub block: BlockSizes,
     /// Whether replies are structured.
     pub structured: bool,
@@ -24,7 +24,7 @@ pub struct Rules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}: {error}")]
 pub struct Fault {
-    /// What goes over the wire.
+    /// The error on the wire.
     pub error: Errno,
     /// Words for people.
     pub reason: &'static str,

@@ -7,7 +7,7 @@ const MINIMUM_BYTES_MAX: u32 = 1 << 16;
 /// The least preferred block size that may be announced.
 const PREFERRED_BYTES_MIN: u32 = 1 << 9;
 
-/// Which requests suit an export (section "Size constraints"), in bytes.
+/// Sizes of requests that an export takes (section "Size constraints"), in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSizes {
     /// Offsets and lengths are multiples of this power of two, which is at most 64 KiB.
@@ -19,7 +19,7 @@ pub struct BlockSizes {
 }
 
 impl Default for BlockSizes {
-    /// What holds where nothing was announced.
+    /// The defaults where nothing was announced.
     fn default() -> Self {
         BlockSizes { minimum: 1, preferred: 4096, payload_max: PAYLOAD_BYTES_PORTABLE }
     }

@@ -48,7 +48,7 @@ pub const STATE_HOLE: u32 = 1 << 0;
 /// In an extent's flags of `base:allocation`: reads as zeroes.
 pub const STATE_ZERO: u32 = 1 << 1;
 
-/// What a client asks for before transmission (section "Option types").
+/// Options that a client sends before transmission (section "Option types").
 pub mod option {
     /// Choose an export; errors can only be told by hanging up.
     pub const EXPORT_NAME: u32 = 1;
@@ -70,7 +70,7 @@ pub mod option {
     pub const SET_META_CONTEXT: u32 = 10;
 }
 
-/// What a server answers to an option (section "Option reply types").
+/// Replies of a server to an option (section "Option reply types").
 pub mod reply {
     /// Done.
     pub const ACK: u32 = 1;

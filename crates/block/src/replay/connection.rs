@@ -100,7 +100,8 @@ impl Line {
 
     /// Queues the current part of the worker with this number; a write's bytes are in its buffer.
     ///
-    /// # Errors When the export does not take such a request; as a message for users.
+    /// # Errors
+    /// When the export does not take such a request; as a message for users.
     pub fn issue(&mut self, number: usize, worker: &mut Worker) -> Result<(), String> {
         let command = if worker.span.write { Command::Write } else { Command::Read };
         let (flags, offset) = (CommandFlags::none(), worker.part_offset());

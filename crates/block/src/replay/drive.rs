@@ -24,14 +24,14 @@ use super::{Options, ReplayError, Survey};
 use crate::nbd::wire::TransmissionFlags;
 use crate::nbd_socket::Link;
 
-/// How often progress is told and a stall looked for.
+/// Time between reports of progress and checks for a stall.
 const TICK: Duration = Duration::from_millis(100);
 /// The most connections to one export, and, one for each excepted, to all of them: a process has 1024 files as a rule.
 const CONNECTIONS_MAX: usize = 64;
 const CONNECTIONS_ALL_MAX: usize = 512;
-/// How many things that went wrong are told one by one.
+/// Number of errors reported one by one.
 const COMPLAINTS_MAX: usize = 16;
-/// How long what is under way may take to end when the replay was told to.
+/// Time for requests in flight to end when the replay is stopped.
 const GRACE: Duration = Duration::from_secs(5);
 
 type Trace<'a> = dyn Iterator<Item = Result<Access, ReplayError>> + 'a;

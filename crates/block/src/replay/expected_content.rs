@@ -14,7 +14,7 @@ use super::pattern::{SECTOR, SECTOR_BYTES, Stamp};
 /// Sectors of a unit.
 const UNIT_SECTORS: u64 = 8;
 
-/// What is known of a sector.
+/// Known state of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sector {
     Unknown,
@@ -31,7 +31,7 @@ enum Unit {
     Mixed(Box<[Sector; UNIT_SECTORS as usize]>),
 }
 
-/// What should have been read.
+/// Content that should have been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedSector {
     /// What the replay's write of this number had written.
@@ -40,7 +40,7 @@ pub enum ExpectedSector {
     Checksum(u32),
 }
 
-/// What was read instead.
+/// Content that was read instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundContent {
     /// Zeroes.
@@ -82,9 +82,9 @@ impl fmt::Display for FoundContent {
 pub struct Mismatch {
     /// Its first byte in the export.
     pub offset: u64,
-    /// What it should hold.
+    /// Its expected content.
     pub expected: ExpectedSector,
-    /// What it holds.
+    /// Its content.
     pub found: FoundContent,
 }
 
@@ -106,7 +106,7 @@ impl ExpectedContent {
         ExpectedContent { seed, export, units: HashMap::new() }
     }
 
-    /// What a sector holds when the write of this version has written it.
+    /// The stamp of a sector after the write of this version.
     pub fn stamp(&self, sector: u64, version: u32) -> Stamp {
         Stamp { seed: self.seed, export: self.export, sector, version }
     }

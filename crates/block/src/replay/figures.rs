@@ -34,7 +34,7 @@ impl Times {
         let _ = self.0.add(&other.0);
     }
 
-    /// How many there are.
+    /// Number of requests.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
@@ -44,7 +44,8 @@ impl Times {
         if self.0.is_empty() { f64::NAN } else { self.0.mean() / 1e3 }
     }
 
-    /// What this share of them, from 0 to 1, does not exceed, in microseconds; not a number when there are none.
+    /// Quantile: the time that this share of them, from 0 to 1,
+    /// does not exceed, in microseconds; NaN when there are none.
     pub fn quantile_us(&self, share: f64) -> f64 {
         if self.0.is_empty() { f64::NAN } else { self.0.value_at_quantile(share) as f64 / 1e3 }
     }
@@ -61,14 +62,14 @@ pub struct Side {
     pub latency: Times,
 }
 
-/// What happened to one export, warming up excepted, but for what went wrong.
+/// Figures of one export, without warm-up except for errors.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// Reads that were done.
     pub reads: Side,
     /// Writes that were done.
     pub writes: Side,
-    /// How long after it was due each request was sent; only in a timed replay.
+    /// Delay between the due time of each request and its sending; only in a timed replay.
     pub lateness: Times,
     /// Requests that were made larger, to begin and end at sectors or at the export's least block.
     pub widened: u64,
@@ -113,17 +114,17 @@ pub struct Complaint {
     pub export: usize,
     /// The trace's volume.
     pub volume: u32,
-    /// What the request was, `read` or `write`.
+    /// The operation, `read` or `write`.
     pub op: &'static str,
     /// Its first byte in the export.
     pub offset: u64,
     /// Its length.
     pub bytes: u64,
-    /// What is wrong.
+    /// The fault.
     pub what: Wrong,
 }
 
-/// What may be wrong.
+/// Kinds of faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// The server refused it; its words.

@@ -63,7 +63,7 @@ pub enum LayoutError {
     },
 }
 
-/// What is to be sent for a record.
+/// The bytes to be sent for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The export's number: its place among the targets.
@@ -72,7 +72,7 @@ pub struct Span {
     pub volume: u32,
     /// The first byte in the export.
     pub offset: u64,
-    /// How many bytes, at least one grain.
+    /// Number of bytes, at least one grain.
     pub bytes: u64,
     /// Whether it writes.
     pub write: bool,
@@ -142,10 +142,11 @@ impl Layout {
         }
     }
 
-    /// What is to be sent for a record; `None` where there is nothing to send: it is about no bytes, or neither reads nor writes.
+    /// The span to be sent for a record; `None` where there is nothing
+    /// to send: it covers no bytes, or neither reads nor writes.
     ///
     /// # Errors
-    /// When the survey knew nothing of such a record.
+    /// When the survey had no such record.
     pub fn place(&self, access: &Access) -> Result<Option<Span>, LayoutError> {
         if !sends(access) {
             return Ok(None);

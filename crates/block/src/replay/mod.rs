@@ -32,7 +32,7 @@ pub use layout::{Layout, LayoutError, Span, Target};
 pub use pattern::{SECTOR_BYTES, Stamp};
 pub use survey::{Survey, VolumeSurvey};
 
-/// How to drive the servers.
+/// Options of a replay.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The exports, and which volumes of the trace lie in each.
@@ -50,9 +50,9 @@ pub struct Options {
     /// Whether what is read is held against what must be there. It takes about 40 bytes of memory for each 4 KiB written as a whole, and
     /// 120 for others that are touched.
     pub verify: bool,
-    /// What tells this run's writes from another's.
+    /// Distinguishes this run's writes from another run's.
     pub seed: u64,
-    /// How long one attempt to connect and to negotiate may take.
+    /// Time limit of one attempt to connect and to negotiate.
     pub attempt: Duration,
     /// With requests under way and no reply at all for this long, the server counts as stuck.
     pub stall: Duration,

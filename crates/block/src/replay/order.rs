@@ -22,7 +22,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// How many there are.
+    /// Number of requests.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -11,12 +11,12 @@ pub const SECTOR_BYTES: u64 = 512;
 pub(crate) const SECTOR: usize = SECTOR_BYTES as usize;
 /// Words of a sector.
 const WORDS: usize = SECTOR / 8;
-/// What a sector begins with.
+/// First bytes of a sector.
 const MAGIC: u64 = u64::from_le_bytes(*b"tmreplay");
 /// 2^64 over the golden ratio: steps that come near no point twice soon.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Which sector it is, and what was written last.
+/// Identity of a sector and its last write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The run's seed.
@@ -25,7 +25,7 @@ pub struct Stamp {
     pub export: u32,
     /// The sector's number in the export.
     pub sector: u64,
-    /// Which write of the run it was.
+    /// Number of the write within the run.
     pub version: u32,
 }
 

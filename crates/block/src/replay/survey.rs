@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tiermem_base::Access;
 
-/// What requests ask of one volume.
+/// Requests of a trace to one volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeSurvey {
     /// Requests about it.
@@ -13,7 +13,7 @@ pub struct VolumeSurvey {
     pub end_bytes: u64,
 }
 
-/// What a trace asks of its volumes.
+/// Requests of a trace to its volumes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// By the volume's number, the tenant of its records.

@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 
 /// The budget at least, so that the largest request fits into a part of it.
 const BYTES_MIN: u64 = 64 << 20;
-/// What every client may hold.
+/// Bytes that every client may hold.
 const SMALL_BYTES: u64 = 64 << 10;
 /// Checks for progress that make up the time after which a client is shut out.
 pub(super) const LOOKS: u64 = 10;
 
-/// What one client holds.
+/// Memory that one client holds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hold {
     bytes: u64,

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
-/// So long one looks.
+/// Time of polling before sleeping.
 const MOMENT: Duration = Duration::from_micros(50);
-/// So many occasions are passed over at most, however often one was in vain: too few to be seen in latencies, and soon over where the
-/// client changes.
+/// Most occasions to skip, after any number of vain ones: too few
+/// to be seen in latencies, and soon over where the client changes.
 const PASSED_MAX: u32 = 1023;
 
-/// Which occasions are taken: all, as long as that is of use.
+/// Decides which occasions to poll at: all, as long as polling helps.
 #[derive(Debug, Default)]
 struct Occasions {
     /// Number of occasions to skip after one that was in vain, and how many of these are left.

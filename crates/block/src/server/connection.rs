@@ -25,7 +25,7 @@ const ROUNDS_MAX: usize = 16;
 /// From this length on, the missing part of a write's payload is read directly to
 /// its place. A shorter part is read together with the bytes behind it, and copied.
 const DIRECT_BYTES: u32 = 16 * 1024;
-/// What one call reads after a long write: mostly the next one's header, so that little of its payload is copied.
+/// Bytes of one read after a long write: mostly the next one's header, so that little of its payload is copied.
 const SHORT_READ_BYTES: usize = 4096;
 /// Extents in one answer.
 const EXTENTS_MAX: usize = 8192;

@@ -52,7 +52,7 @@ struct ConnectionState {
     is_paused: bool,
 }
 
-/// What a disk has to do.
+/// Load of a disk.
 #[derive(Debug, Default)]
 struct Load {
     bytes: u64,
@@ -81,7 +81,7 @@ fn place(number: u64) -> usize {
     (number & u64::from(u32::MAX)) as usize
 }
 
-/// What a request counts for as long as it is under way. One without data costs something too.
+/// Charge of a request while it is in flight. One without data costs something too.
 fn charge(request: &Request) -> u64 {
     match request.command {
         Command::Read | Command::Write => UNIT_BYTES + u64::from(request.len_bytes),

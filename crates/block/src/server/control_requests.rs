@@ -18,7 +18,7 @@ use crate::disks::Disks;
 /// Control requests that wait to be taken.
 const CONTROL_REQUESTS_MAX: usize = 64;
 
-/// How far a control request is.
+/// Progress of a control request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// It is to be run again as soon as requests have had their turn.
@@ -60,10 +60,10 @@ impl<D> fmt::Debug for ControlQueue<D> {
 }
 
 impl<D> ControlQueue<D> {
-    /// Has something done. Before the server runs it waits for that.
+    /// Queues a control request. It waits there until the server runs.
     ///
     /// # Errors
-    /// When it takes no more, or none any more.
+    /// When the queue is full, or closed.
     pub fn send(&self, control_request: ControlRequest<D>) -> Result<(), ControlQueueError> {
         self.0.try_send(control_request).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ControlQueueError::Busy,

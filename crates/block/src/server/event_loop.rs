@@ -30,7 +30,7 @@ use crate::disks::Disks;
 
 /// Files that the process may have open beside connections.
 const FILES_RESERVED: u64 = 256;
-/// How long accepting rests when the system has no more files or memory to give.
+/// Pause of accepting when the system has no more files or memory.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 /// Disks and what it takes to serve them.
@@ -42,7 +42,7 @@ pub struct Server<D> {
     control_queue: ControlQueue<D>,
 }
 
-/// What every connection looks at.
+/// State that every connection observes.
 #[derive(Debug)]
 struct Shared {
     config: ServerConfig,
@@ -50,7 +50,7 @@ struct Shared {
     stats: Arc<ServerStats>,
 }
 
-/// What every connection works with.
+/// Parts that every connection works with.
 struct Acceptor<D> {
     core: Rc<RefCell<Core<D>>>,
     shared: Rc<Shared>,
@@ -82,7 +82,7 @@ impl<D: Disks + 'static> Server<D> {
         Ok(Server { disks, shared, control_requests, control_queue })
     }
 
-    /// What it counts.
+    /// The server's counters.
     pub fn stats(&self) -> Arc<ServerStats> {
         Arc::clone(&self.shared.stats)
     }
@@ -92,8 +92,8 @@ impl<D: Disks + 'static> Server<D> {
         self.control_queue.clone()
     }
 
-    /// Has `publish` look at the disks and at what was counted: when serving begins, and then as often as said. It must not take
-    /// long, for requests wait meanwhile.
+    /// Makes `publish` read the disks and the counters: when serving begins, and then
+    /// at the given interval. It must not take long, since requests wait meanwhile.
     pub fn publish(&mut self, every: Duration, publish: impl FnMut(&D, &ServerStats) + 'static) {
         self.control_requests.publish(every, Box::new(publish));
     }

@@ -58,7 +58,7 @@ impl Times {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimesTotals {
     counts: Vec<u64>,
-    /// How many there are.
+    /// Number of requests.
     pub requests: u64,
     /// All together, nanoseconds.
     pub sum_ns: u64,
@@ -94,7 +94,7 @@ impl TimesTotals {
         None
     }
 
-    /// How many were shorter than two to the power of each of `powers`, nanoseconds.
+    /// Number of requests shorter than two to the power of each of `powers`, nanoseconds.
     pub fn below(&self, powers: impl IntoIterator<Item = u32>) -> Vec<(u64, u64)> {
         let count = |power: u32| {
             let end = bucket((1 << power.min(POWER_MAX)) - 1) + 1;
@@ -128,7 +128,7 @@ impl TimedOp {
         }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             TimedOp::Read => "read",
@@ -168,7 +168,7 @@ impl OpTimes {
     }
 }
 
-/// How long an export's requests took up to some moment, by [`TimedOp`].
+/// Latency of an export's requests up to some moment, by [`TimedOp`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpTimesTotals {
     /// From when a request was there as a whole until its parts were on their way to devices and stores, or waited for something: looking

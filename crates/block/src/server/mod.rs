@@ -38,12 +38,12 @@ pub use listener::{ListenError, Listeners};
 pub use stats::{ConnectionStats, ServerStats, Traffic, TrafficTotals};
 pub use tls_config::TlsConfig;
 
-/// What a server allows.
+/// Limits of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// How long a client may take to agree on an export. Default 30 s.
+    /// Time in which a client must agree on an export. Default 30 s.
     pub handshake_timeout: Duration,
-    /// How many options it may send for that. Default 1024.
+    /// Most options that it may send for that. Default 1024.
     pub options_max: u32,
     /// Connections at a time; more are closed at once. Default 4096.
     pub connections_max: usize,
@@ -54,9 +54,9 @@ pub struct ServerConfig {
     /// Bytes of all clients' payloads on their way and of replies that were not read, beside 64 KiB for each client; 64 MiB at least.
     /// Default 256 MiB.
     pub buffers_bytes_max: u64,
-    /// How long a client that holds much of that may stand still while others wait for it. Default 10 s.
+    /// Time without progress after which a client that holds much of that is shut out while others wait. Default 10 s.
     pub stall_timeout: Duration,
-    /// How long jobs may take to end when the server does. Default 10 s.
+    /// Time for jobs to end when the server does. Default 10 s.
     pub grace: Duration,
     /// TLS, for clients that ask for it or for all. Default none.
     pub tls: Option<TlsConfig>,

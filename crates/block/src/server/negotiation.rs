@@ -10,7 +10,7 @@ use super::tls_config::Policy;
 use crate::disks::Disks;
 use crate::nbd::{Handshake, HandshakeError, Progress, Session};
 
-/// What one call reads at most: options are small.
+/// Most bytes of one read: options are small.
 const READ_BYTES: usize = 4096;
 
 /// Why a client came to no export.

@@ -15,7 +15,7 @@ pub struct Traffic {
     errors: Counter,
 }
 
-/// What was counted up to some moment.
+/// Counters up to some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficTotals {
     /// Requests that were taken, by [`Command::code`].
@@ -46,7 +46,7 @@ impl Traffic {
         self.errors.add(1);
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn totals(&self) -> TrafficTotals {
         TrafficTotals {
             requests: std::array::from_fn(|at| self.requests[at].get()),
@@ -75,7 +75,7 @@ pub struct ConnectionStats {
     pub export: usize,
     /// Whether it is encrypted.
     pub tls: bool,
-    /// What it asked for.
+    /// Its requests.
     pub traffic: Traffic,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct ExportStats {
     pub(super) times: OpTimes,
 }
 
-/// What a server counts. The numbers may be read on any thread while it runs.
+/// Counters of a server. They may be read on any thread while it runs.
 #[derive(Debug, Default)]
 pub struct ServerStats {
     accepted: Counter,
@@ -121,12 +121,12 @@ impl ServerStats {
         lock(&self.connections).clone()
     }
 
-    /// What was asked of each export since the start, by its place; those behind the end had no client yet.
+    /// Requests to each export since the start, by its index; exports beyond the end have had no client yet.
     pub fn exports(&self) -> Vec<TrafficTotals> {
         lock(&self.exports).iter().map(|export| export.traffic.totals()).collect()
     }
 
-    /// How long requests to an export took since the start.
+    /// Latency of requests to an export since the start.
     pub fn times(&self, export: usize) -> OpTimesTotals {
         let export = lock(&self.exports).get(export).map(Arc::clone);
         export.map(|export| export.times.totals()).unwrap_or_default()

@@ -6,7 +6,7 @@ use tiermem_live::tls::{TlsError, TlsFiles};
 
 use crate::nbd::Tls;
 
-/// What TLS is spoken with.
+/// TLS of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
     /// Whether clients must ask for it, or may.

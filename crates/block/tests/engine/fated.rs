@@ -33,7 +33,7 @@ impl Fates {
         state.releases |= fate != Fate::Held;
     }
 
-    /// Lets go of what is held now; whether there is anything.
+    /// Releases the requests held now; returns whether there were any.
     pub fn release(&self) -> bool {
         let mut state = self.0.lock().unwrap();
         state.releases = true;

@@ -48,7 +48,7 @@ impl Stamp {
             || self.history[last..].iter().any(|entry| entry.value == value)
     }
 
-    /// What may be there after a crash.
+    /// Whether a crash may leave this value.
     pub fn may_survive(&self, value: u64) -> bool {
         let is_loose = self.durable < self.trimmed;
         let first = if is_loose { 0 } else { self.durable };
@@ -88,7 +88,7 @@ pub fn stamps_of(range: &Range<u64>) -> Range<usize> {
     (range.start / STAMP_BYTES) as usize..range.end.div_ceil(STAMP_BYTES) as usize
 }
 
-/// What a stamp's bytes say, unless they are a mix.
+/// The value of a stamp's bytes, unless they are a mix.
 pub fn value_of(stamped: &[u8]) -> Option<u64> {
     let value = u64::from_le_bytes(stamped[..8].try_into().unwrap());
     (stamped[..stamped.len() - 8] == stamped[8..]).then_some(value)

@@ -14,7 +14,7 @@ use tiermem_tier::block::{MemoryDisk, Simulated, Simulation, Troubles};
 use crate::stamp::{Entry, STAMP_BYTES, Stamp, stamps_of, value_of};
 
 pub const KIB: u64 = 1 << 10;
-/// What varies from world to world.
+/// Parameters of a world.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub sizes_bytes: Vec<u64>,
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// What a volume has after a crash, from a byte on, is what it may have, and stays.
+    /// After a crash, checks that a volume's bytes from a position on are allowed; they must stay so.
     fn survive(&mut self, volume: usize, start: u64, bytes: &[u8]) {
         let first = (start / STAMP_BYTES) as usize;
         for (at, stamped) in (first..).zip(bytes.chunks(STAMP_BYTES as usize)) {
@@ -313,7 +313,7 @@ impl World {
         self.flights.len()
     }
 
-    /// Lets the engine do what it can, and looks at what it answers.
+    /// Runs the engine as far as it goes, and checks its answers.
     pub fn look(&mut self) {
         let mut done = Vec::new();
         // Mostly something is about to come; else the engine waits for its own time to do something.
@@ -533,7 +533,7 @@ fn start(
     Some(engine)
 }
 
-/// What a client asks for.
+/// Kind of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Read,

@@ -16,7 +16,7 @@ pub const UNIT: u64 = 4096;
 pub const VOLUMES: u16 = 2;
 const SECTORS: usize = 8;
 
-/// What lies in a unit: the number of the write that each sector is from; 0 is what it was at first.
+/// Content of a unit: for each sector the number of the write that it is from; 0 is its initial content.
 pub type Content = [u32; SECTORS];
 
 /// A block's name: its volume and its first unit there.
@@ -33,7 +33,7 @@ struct Write {
     lsn: Lsn,
 }
 
-/// What a unit of a volume may be.
+/// Allowed contents of a unit of a volume.
 #[derive(Clone, Debug, Default)]
 struct Expected {
     base: Content,
@@ -561,7 +561,7 @@ impl World {
         }
     }
 
-    /// What a client reads; `None` is an error.
+    /// The content that a client reads; `None` is an error.
     fn look(&mut self, volume: u16, unit: u64) -> Option<Content> {
         let stored = self.stored(volume, unit);
         let Some((_, at)) = self.find(volume, unit) else { return Some(stored) };

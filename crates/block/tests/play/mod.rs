@@ -10,12 +10,12 @@ use tiermem_block::nbd::{
 
 /// No machine may hold more than this for any input.
 pub const MEMORY_BYTES_MAX: usize = 256 * 1024;
-/// How many parts there are to play.
+/// Number of parts to play.
 pub const PARTS: u8 = 7;
-/// What is noted at most, so that replies to long nonsense stay small.
+/// Most notes, so that replies to long nonsense stay small.
 const NOTES_MAX: usize = 4096;
 
-/// What a machine said, in words and in bytes, and which bytes it handed through as payload.
+/// Output of a machine, in words and in bytes, and the bytes that it passed through as payload.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     pub said: Vec<String>,
@@ -30,7 +30,7 @@ pub fn exports() -> Vec<Export> {
     vec![open, Export { read_only: true, description: "words".to_owned(), ..Export::new("ro", 4096) }]
 }
 
-/// What a client and a server of the first of [`exports`] agreed on.
+/// The rules that a client and a server of the first of [`exports`] agreed on.
 fn rules(structured: bool) -> Rules {
     exports()[0].rules_for(structured, if structured { Contexts::all() } else { Contexts::none() })
 }

@@ -7,7 +7,7 @@ use tiermem_tier::backing::AlignedBuffer;
 /// The first byte of what it lies about.
 const AT: u64 = 8192;
 
-/// How it lies.
+/// Kind of wrong data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
     /// The write of this number is said to be done and is not.

@@ -172,7 +172,7 @@ impl Client {
         self.wire.flush().unwrap();
     }
 
-    /// How many requests have no reply yet.
+    /// Number of requests without a reply yet.
     pub fn under_way(&self) -> usize {
         self.under_way.len()
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tiermem_base::rng::Rng;
 use tiermem_tier::backing::{AlignedBuffer, Backing, BackingError, Completion, Op, Request};
 
-/// How long nothing may happen before a test gives up.
+/// Time without progress after which a test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A volume that can be opened again and again.

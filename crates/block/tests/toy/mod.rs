@@ -20,7 +20,7 @@ use tiermem_block::nbd::{
 };
 use tiermem_tier::backing::{AlignedBuffer, Backing, MemoryStore, Op, Request as Asked};
 
-/// How long is waited before something is looked at again.
+/// Pause between two checks.
 const MOMENT: Duration = Duration::from_millis(1);
 
 pub fn all_features() -> TransmissionFlags {
@@ -128,7 +128,7 @@ impl Toy {
         self.shared.silent.store(silent, Ordering::SeqCst);
     }
 
-    /// How many requests were done, once they are as many as this.
+    /// Number of requests done, once it is at least this.
     pub fn wait_for_requests(&self, at_least: usize) -> usize {
         loop {
             let requests = self.shared.requests.load(Ordering::SeqCst);

@@ -50,7 +50,7 @@ Target: nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
   URI with {volume}    an export per volume: {volume} in its name is replaced by the volume's number
   N=URI                the export of volume N; repeat it for each. Volumes with the same export lie in it one after the other";
 
-/// What `tiermem block replay` takes.
+/// Options of `tiermem block replay`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

@@ -24,7 +24,7 @@ Example:
   tiermem block serve --cache cache.tiermem:1GiB --export disk=disk.img --listen unix:/tmp/tiermem.sock
   qemu-img info 'nbd+unix:///disk?socket=/tmp/tiermem.sock'";
 
-/// What `tiermem block serve` takes. Flags win over the file.
+/// Options of `tiermem block serve`. Flags win over the file.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Options {

@@ -29,7 +29,7 @@ const WATCH: &str = "2s";
 /// Back to the top, and all below it cleared.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
-/// What `tiermem block status` takes.
+/// Options of `tiermem block status`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Options {

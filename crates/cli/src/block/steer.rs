@@ -35,7 +35,7 @@ Example:
 
 Data that only the cache has is kept: to drop everything, flush first.";
 
-/// What `tiermem block set` takes.
+/// Options of `tiermem block set`.
 #[derive(Debug, Args)]
 #[command(after_help = SET_EXAMPLE)]
 #[group(id = "change", required = true, multiple = true, args = ["mode", "quota"])]
@@ -52,7 +52,7 @@ pub struct SetOptions {
     server: ServerOption,
 }
 
-/// What `tiermem block flush` takes.
+/// Options of `tiermem block flush`.
 #[derive(Debug, Args)]
 #[command(after_help = FLUSH_EXAMPLE)]
 pub struct FlushOptions {
@@ -62,7 +62,7 @@ pub struct FlushOptions {
     server: ServerOption,
 }
 
-/// What `tiermem block drop` takes.
+/// Options of `tiermem block drop`.
 #[derive(Debug, Args)]
 #[command(after_help = DROP_EXAMPLE)]
 pub struct DropOptions {

@@ -37,7 +37,7 @@ Fields:
   found                what was found, or why it does not work; may be empty
   advice               how to get it; empty if nothing is missing";
 
-/// What `tiermem doctor` takes.
+/// Options of `tiermem doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

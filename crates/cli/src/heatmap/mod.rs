@@ -63,7 +63,7 @@ const PAGE_VALUES: u64 = 4 << 20;
 /// Maps that stand side by side at most.
 const PANELS_MAX: usize = 100;
 
-/// What `tiermem heatmap` takes.
+/// Options of `tiermem heatmap`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

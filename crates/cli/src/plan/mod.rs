@@ -46,7 +46,7 @@ The table merges adjacent parts of a region, and adds:
 const FIELDS: &[&str] =
     &["part", "region", "offset_bytes", "bytes", "period_s", "bytes_per_s", "window_bytes", "lead_bytes"];
 
-/// What `tiermem plan` takes.
+/// Options of `tiermem plan`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

@@ -70,7 +70,7 @@ Fields of the summary with --physical:
   slow_down                     seconds over modelled_seconds
   ended                         transactions (there were enough), stopped, valgrind (it could not go on), or how the program ended";
 
-/// What `tiermem record` takes.
+/// Options of `tiermem record`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

@@ -11,7 +11,7 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::output::Format;
 
-/// What `tiermem run` takes.
+/// Options of `tiermem run`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{}\n\n{}", placed::HELP, planned::HELP))]
 pub struct Options {

@@ -78,7 +78,7 @@ const FIELDS: &[&str] = &[
     "memory_read_bytes",
 ];
 
-/// What `tiermem sim block` takes.
+/// Options of `tiermem sim block`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

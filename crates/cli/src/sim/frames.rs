@@ -58,7 +58,7 @@ const FIELDS: &[&str] =
 /// Frames of these sizes can be simulated.
 const FRAME_BYTES: std::ops::RangeInclusive<u64> = 64..=1 << 30;
 
-/// What `tiermem sim frames` takes.
+/// Options of `tiermem sim frames`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

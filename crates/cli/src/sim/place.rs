@@ -43,7 +43,7 @@ Fields:
 const FIELDS: &[&str] =
     &["placement", "slow_share", "slow", "accesses", "moved_bytes", "saved_share", "of_clairvoyant"];
 
-/// What `tiermem sim place` takes.
+/// Options of `tiermem sim place`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

@@ -62,7 +62,7 @@ Fields:
   seconds, items_per_second   wall time
 Exit code: 0 everything is stored, 1 there were errors or differences, 2 wrong usage.";
 
-/// What `tiermem store load` takes.
+/// Options of `tiermem store load`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

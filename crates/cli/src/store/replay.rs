@@ -41,7 +41,7 @@ Fields:
 For a server with tiers, also for each tier, during the replay:
   name, hits, hit_share (hits over look-ups), promotions, demotions, evictions";
 
-/// What `tiermem store replay` takes.
+/// Options of `tiermem store replay`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

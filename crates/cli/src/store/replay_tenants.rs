@@ -69,7 +69,7 @@ Fields, for all tenants and then for each:
   seconds           measured time; for all tenants: the longest
 With --window, also for each tenant and window, warm-up included: name, from_s, accesses, hit_ratio, mean_us";
 
-/// What `tiermem store replay-tenants` takes.
+/// Options of `tiermem store replay-tenants`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

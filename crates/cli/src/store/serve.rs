@@ -24,7 +24,7 @@ use crate::serving::{Signals, limit_free_memory, reachable, say, seed, start_log
 const EXAMPLE: &str = "Example:\n  tiermem store serve --tier dram=512MiB --tier emulated=2GiB\n  \
                        redis-cli -p 7379 set greeting hello";
 
-/// What `tiermem store serve` takes. Flags win over the file.
+/// Options of `tiermem store serve`. Flags win over the file.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Options {

@@ -16,7 +16,7 @@ Examples:
 
 The formats to read are those of --trace-format, those to write of --output-format. A file appears when it is complete.";
 
-/// What `tiermem trace convert` takes.
+/// Options of `tiermem trace convert`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

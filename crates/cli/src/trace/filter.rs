@@ -28,7 +28,7 @@ count the accesses that meet the conditions. --requests limits what is read.
 keeps the keys whose hash has the remainder I modulo N. The hash is xxh3 of the key's eight little-endian bytes with the
 seed 0x74696572_6d656d01, the same everywhere in tiermem.";
 
-/// What `tiermem trace filter` takes.
+/// Options of `tiermem trace filter`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

@@ -17,7 +17,7 @@ Examples:
 
 A generator stands for its trace wherever a command takes a TRACE: a file is only needed for other programs.";
 
-/// What `tiermem trace gen` takes.
+/// Options of `tiermem trace gen`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

@@ -17,7 +17,7 @@ Examples:
 
 Ten records, unless --requests says how many.";
 
-/// What `tiermem trace head` takes.
+/// Options of `tiermem trace head`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{HELP}\n\n{FIELDS_HELP}"))]
 pub struct Options {

@@ -17,7 +17,7 @@ Examples:
 
 Accesses of equal time come in the order of the inputs. The tenant becomes the number of the input, from 0.";
 
-/// What `tiermem trace merge` takes.
+/// Options of `tiermem trace merge`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

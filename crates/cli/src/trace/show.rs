@@ -32,7 +32,7 @@ Examples:
   tiermem trace show twitter_cluster52.csv.zst --skip 1M --requests 20
   tiermem trace show ycsb-e:objects=100,requests=1000 --format json";
 
-/// What `tiermem trace show` takes.
+/// Options of `tiermem trace show`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{HELP}\n\n{FIELDS_HELP}"))]
 pub struct Options {

@@ -36,7 +36,7 @@ Fields:
   part, file  the number of the part and its file
   requests    how many accesses it has";
 
-/// What `tiermem trace split` takes.
+/// Options of `tiermem trace split`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

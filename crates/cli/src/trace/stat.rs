@@ -98,7 +98,7 @@ const DISTRIBUTION_FIELDS: &[&str] =
     &["distribution", "count", "min", "mean", "p50", "p90", "p99", "p999", "max"];
 const HISTOGRAM_FIELDS: &[&str] = &["distribution", "from", "to", "count"];
 
-/// What `tiermem trace stat` takes.
+/// Options of `tiermem trace stat`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

@@ -65,7 +65,8 @@ impl Default for Options {
 /// Records a program. `progress` gets the loads and stores so far, many times a second. When asked to
 /// stop, it ends the program and returns the recording so far. The program never outlives this call.
 ///
-/// # Errors If the options are invalid, or Valgrind or the program cannot be run.
+/// # Errors
+/// If the options are invalid, or Valgrind or the program cannot be run.
 pub fn record(
     options: &Options,
     stop: &Stop,

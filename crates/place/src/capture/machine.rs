@@ -29,8 +29,9 @@ pub struct Options {
 
 /// Records all of the machine's memory until it is asked to stop. `progress` gets the slices so far.
 ///
-/// # Errors If the kernel does not show physical addresses to this user, has no DAMON for them, or
-/// DAMON is in use already. If the monitor disappears later, the recording ends there and says so.
+/// # Errors
+/// If the kernel does not show physical addresses to this user, has no DAMON for them, or DAMON
+/// is in use already. If the monitor disappears later, the recording ends there and says so.
 pub fn record(
     options: &Options,
     stop: &Stop,

@@ -81,7 +81,8 @@ impl Tracee {
     /// Waits for its end without a limit of time, unless it is asked to stop; or ends
     /// it and all its descendants, if that is wanted or if the tracing has stopped.
     ///
-    /// # Errors Without a single access, unless it was asked to stop, and if it cannot be waited for.
+    /// # Errors
+    /// Without a single access, unless it was asked to stop, and if it cannot be waited for.
     pub fn finish(mut self, ends: bool, has_traced: bool, stop: &Stop) -> Result<ExitStatus, CaptureError> {
         if ends || self.tracer_died || stop.is_asked() {
             self.program.end();

@@ -124,7 +124,8 @@ impl<'a, P: Pages> Body<'a, P> {
     /// Finds the plan's regions among the present mappings. Unmapped granules are reported first, then
     /// mapped ones, both in the order of granules; memory that is not touched yet is bound to its home.
     ///
-    /// # Errors If a region is not what the plan was made for, or pages cannot be moved.
+    /// # Errors
+    /// If a region is not what the plan was made for, or pages cannot be moved.
     pub fn attach(&mut self, now: &[MappedRegion], bind: Bind<'_>) -> Result<(), Failure> {
         let described: Vec<PlannedRegion> = now.iter().map(|it| it.described.clone()).collect();
         let places = self.plan.find(&described).map_err(Failure::Misfit)?;

@@ -18,7 +18,8 @@ const ROUNDS: usize = 3;
 /// Bytes a second that one thread moves from one node to the other and back, the median of
 /// several rounds, with memory of this process in pages of the size that the kernel chooses.
 ///
-/// # Errors If a node has no memory or is full, or if the kernel does not let pages be moved.
+/// # Errors
+/// If a node has no memory or is full, or if the kernel does not let pages be moved.
 pub fn measure(nodes: [u32; 2]) -> io::Result<f64> {
     let free = nodes.iter().filter_map(|node| numa::free_bytes(*node)).min().unwrap_or(0);
     let bytes = BYTES.min(free / FREE_SHARE) / PAGE_BYTES * PAGE_BYTES;

@@ -21,7 +21,8 @@ pub trait Pages {
 
     /// Moves pages to a node; `status` then has the node of each page, or an error number below 0.
     ///
-    /// # Errors If the process has gone or may not be asked, and if there is no such node.
+    /// # Errors
+    /// If the process has gone or may not be asked, and if there is no such node.
     fn move_to(&mut self, addresses: &[u64], node: u32, status: &mut [i32]) -> io::Result<()>;
 }
 

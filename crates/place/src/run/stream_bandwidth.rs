@@ -51,7 +51,8 @@ pub fn array_bytes(placements: &[Placement], cpus: &[u32]) -> (u64, Option<f64>)
 
 /// Measures the bandwidth. `array_bytes` are divided among the threads.
 ///
-/// # Errors If memory, a thread, the policy or the weights are not available.
+/// # Errors
+/// If memory, a thread, the policy or the weights are not available.
 pub fn measure(placement: &Placement, cpus: &[u32], array_bytes: u64) -> Result<Bandwidth, RunError> {
     let weights = match placement.weights.is_empty() {
         true => None,

@@ -244,7 +244,8 @@ impl StoreConfig {
 
     /// The snapshots to load.
     ///
-    /// # Errors When the value is not one of its words, or there is no snapshot path that it could apply to.
+    /// # Errors
+    /// When the value is not one of its words, or there is no snapshot path that it could apply to.
     pub fn snapshot_load(&self) -> Result<Load, ConfigError> {
         let error = |problem| ConfigError::Value { key: "snapshot_load", problem };
         match (&self.snapshot_load, &self.snapshot) {

@@ -113,7 +113,8 @@ pub struct Sockets {
 impl Sockets {
     /// Binds the addresses that `config` names and raises the limit of open files as `maxclients` requires.
     ///
-    /// # Errors When an address cannot be bound, or listening there is not allowed.
+    /// # Errors
+    /// When an address cannot be bound, or listening there is not allowed.
     pub fn bind(config: ServerConfig) -> Result<Self, ServeError> {
         if config.listen.is_none() && config.tls.is_none() && config.unix_socket.is_none() {
             return Err(ServeError::NothingToListenOn);

@@ -70,8 +70,9 @@ pub struct Files {
 impl Files {
     /// Opens the files of the snapshot `name`. Changes none of them.
     ///
-    /// # Errors When one of them is not a snapshot of this version: a foreign
-    /// file is never overwritten later, and no file is skipped that might count.
+    /// # Errors
+    /// When one of them is not a snapshot of this version: a foreign file
+    /// is never overwritten later, and no file is skipped that might count.
     pub fn open(name: &Path) -> Result<Self, LoadError> {
         let error = |path: &Path, source| LoadError::File { path: path.to_owned(), source };
         let lock = lock(name)?;

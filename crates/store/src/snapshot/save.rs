@@ -146,7 +146,8 @@ impl Saving {
     /// The result. Waits for the disk unless [`Self::step`] has
     /// returned [`Step::Finish`]; items not gathered yet are given up.
     ///
-    /// # Errors When it was not written, or given up.
+    /// # Errors
+    /// When it was not written, or given up.
     pub fn finish(mut self, engine: &mut Engine) -> Result<Saved, SaveError> {
         self.stop(engine);
         let Saving { path, to_writer, writer, started, .. } = self;

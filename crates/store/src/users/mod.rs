@@ -206,7 +206,8 @@ impl Users {
 
     /// Owners of key prefixes, where users are tenants.
     ///
-    /// # Errors When two would own the same keys.
+    /// # Errors
+    /// When two would own the same keys.
     pub fn owners(&self) -> Result<Vec<Owner>, SharedPrefix> {
         owners::of(self.iter())
     }

@@ -35,7 +35,8 @@ pub trait Memory {
 /// Conformance test of the contract on a device, for tests of every
 /// implementation of [`Memory`]. The device must have at least 1 MiB, all zero.
 ///
-/// # Panics When the device does not keep the contract.
+/// # Panics
+/// When the device does not keep the contract.
 pub fn conformance(mut device: impl Memory) {
     const LEN: usize = 1 << 20;
     assert!(device.bytes().len() >= LEN);

@@ -25,16 +25,16 @@ use tiermem_tier::backing::{
     Aligning, Backing, BackingError, Completion, Identity, OpenError, Request, Waker,
 };
 
-/// How another server is used.
+/// Options of a store on another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NbdOptions {
     /// Whether writes are refused even if the server allows them.
     pub read_only: bool,
     /// Requests that the server is given at once.
     pub depth: usize,
-    /// How long requests wait for a connection before they fail.
+    /// Time that requests wait for a connection before they fail.
     pub timeout: Duration,
-    /// How long one attempt to connect and to negotiate may take.
+    /// Time limit of one attempt to connect and to negotiate.
     pub attempt: Duration,
     /// The longest pause between two attempts; the pauses double up to it.
     pub pause_max: Duration,
@@ -55,7 +55,7 @@ impl Default for NbdOptions {
 /// Another NBD server as a store.
 pub type NbdBacking = Aligning<NbdUnits>;
 
-/// What wakes the thread.
+/// Wakes the thread.
 struct Bell {
     event: OwnedFd,
     /// It was rung and not heard. So a batch of requests costs one system call.
@@ -98,7 +98,8 @@ pub struct NbdUnits {
 impl NbdUnits {
     /// Connects once; later breaks are repaired automatically.
     ///
-    /// # Errors When no server answers there, or the export cannot be used as a store.
+    /// # Errors
+    /// When no server answers there, or the export cannot be used as a store.
     pub fn connect(uri: &NbdUri, options: NbdOptions) -> Result<NbdBacking, OpenError> {
         let units = Self::open(uri, options)?;
         let unit_bytes = units.unit_bytes;
@@ -200,7 +201,7 @@ impl Backing for NbdUnits {
 }
 
 impl Drop for NbdUnits {
-    /// What is in flight may have been done or not.
+    /// Requests in flight may have been done or not.
     fn drop(&mut self) {
         self.queue = None;
         self.bell.rung.store(false, Ordering::Release);

@@ -37,7 +37,7 @@ impl Log {
         self.journal.is_some()
     }
 
-    /// What is written down, to be read.
+    /// The journal, to be read.
     pub fn journal(&self) -> Option<&Journal> {
         self.journal.as_ref()
     }
@@ -52,7 +52,7 @@ impl Log {
         self.journal.as_ref().and_then(Journal::failed)
     }
 
-    /// Has all that was written down made durable; up to where that is.
+    /// Makes all records durable; returns the wait for that.
     pub fn sync(&mut self) -> Wait {
         let Some(journal) = &mut self.journal else { return Wait::default() };
         let synced = journal.appended();
@@ -92,7 +92,7 @@ impl Log {
         has_room
     }
 
-    /// How often an operation has found no room in the log.
+    /// Number of times that an operation found no room in the log.
     pub fn refusals(&self) -> u64 {
         self.refusals
     }
@@ -215,7 +215,7 @@ mod tests {
         (Log::new(Some(journal)), disk)
     }
 
-    /// Has the device do what the log has to do.
+    /// Runs the log's requests on the device.
     fn run(log: &mut Log, disk: &mut Box<dyn BlockIo>) {
         for _ in 0..100 {
             let (mut outgoing, mut done) = (Vec::new(), Vec::new());

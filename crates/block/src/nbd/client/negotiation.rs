@@ -20,7 +20,7 @@ const REPLIES_MAX: u32 = 1024;
 /// The most metadata contexts that may be wished for.
 pub(super) const CONTEXTS_MAX: usize = 64;
 
-/// What a client wants of a server.
+/// Wishes of a client.
 #[derive(Clone, Debug)]
 pub struct Wishes {
     /// The export's name; empty for the server's default. At most [`STRING_BYTES_MAX`] bytes.
@@ -40,10 +40,10 @@ impl Wishes {
     }
 }
 
-/// What was agreed on.
+/// Result of the negotiation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// What requests must keep to.
+    /// Rules of requests.
     pub rules: Rules,
     /// Metadata contexts: the number of each in chunks, and its name.
     pub contexts: Vec<(u32, String)>,
@@ -67,9 +67,9 @@ pub enum Progress {
 /// A server's refusal of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Which option (see [`option`]).
+    /// The option (see [`option`]).
     pub option: u32,
-    /// Which error (see [`reply`]).
+    /// The error (see [`reply`]).
     pub error: u32,
     /// The server's words, perhaps none.
     pub message: String,

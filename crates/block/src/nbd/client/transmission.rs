@@ -168,7 +168,7 @@ impl Transmission {
         }
     }
 
-    /// What requests are held against.
+    /// The rules that requests are checked against.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -192,7 +192,7 @@ impl Transmission {
         Ok(request.encode())
     }
 
-    /// How many requests are under way.
+    /// Number of requests in flight.
     pub fn under_way(&self) -> usize {
         self.pending.len()
     }

@@ -32,12 +32,12 @@ pub enum Tls {
     Required,
 }
 
-/// What was agreed on.
+/// Result of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
     /// The export's place in the list that was handed to [`Handshake::receive`].
     pub export: usize,
-    /// What its requests are held against.
+    /// The rules that its requests are checked against.
     pub rules: Rules,
     /// The metadata contexts that a block status must describe, one chunk for each.
     pub contexts: Contexts,

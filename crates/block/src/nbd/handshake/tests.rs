@@ -50,7 +50,7 @@ fn begun(tls: Tls, flags: &[u8]) -> Handshake {
     handshake
 }
 
-/// What comes of one option, which must be taken whole.
+/// The result of one option, which must be taken whole.
 fn one(handshake: &mut Handshake, option: u8, data: &[u8]) -> (Result<Progress, HandshakeError>, Vec<u8>) {
     let (mut out, bytes) = (Vec::new(), asked(option, data));
     let mut input = &bytes[..];
@@ -64,7 +64,7 @@ fn said(handshake: &mut Handshake, option: u8, data: &[u8]) {
     assert!(one(handshake, option, data).0.is_ok());
 }
 
-/// What `option` is answered, if its data do not end the negotiation; words are left out of errors.
+/// The answer to `option`, if its data do not end the negotiation; error messages are left out.
 fn refusal(handshake: &mut Handshake, option: u8, data: &[u8]) -> u32 {
     let (progress, out) = one(handshake, option, data);
     assert_eq!(progress, Ok(Progress::Answered));

@@ -70,7 +70,7 @@ flash, if there is one:
   write_amplification    written_bytes over admitted_bytes
   lifetime_years         with --flash-endurance: years until that much is written, at the trace's rate";
 
-/// What `tiermem sim cache` takes.
+/// Options of `tiermem sim cache`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

@@ -57,7 +57,7 @@ Fields (of --format csv and json, and of -o; the table has the most common ones)
   duration_ns               from the first request until the last answer
   simulated_requests_per_second  speed of the simulator";
 
-/// What `tiermem sim cxl-flash` takes.
+/// Options of `tiermem sim cxl-flash`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

@@ -76,7 +76,7 @@ And for the setting:
   fast_fraction_with_metadata  DRAM as a share of all memory, index and nodes included
   clairvoyant_fast_share       fast_hit_share of the best static placement in hindsight";
 
-/// What `tiermem store bench` takes.
+/// Options of `tiermem store bench`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {

@@ -49,14 +49,16 @@ pub(in crate::capture) struct Damon {
 impl Damon {
     /// Monitors the virtual addresses of a process.
     ///
-    /// # Errors If the kernel has no DAMON for virtual addresses, or DAMON is in use already.
+    /// # Errors
+    /// If the kernel has no DAMON for virtual addresses, or DAMON is in use already.
     pub fn open(pid: u32) -> io::Result<Self> {
         Damon::open_below(Path::new(ADMIN), &Subject::Process(pid))
     }
 
     /// Monitors physical addresses of all processes.
     ///
-    /// # Errors If the kernel has no DAMON for physical addresses, or DAMON is in use already.
+    /// # Errors
+    /// If the kernel has no DAMON for physical addresses, or DAMON is in use already.
     pub fn open_machine(ram: &[Ram]) -> io::Result<Self> {
         Damon::open_below(Path::new(ADMIN), &Subject::Memory(ram))
     }

@@ -149,7 +149,8 @@ pub(super) async fn create(objects: &Objects, shape: Shape) -> Result<(), String
 
 /// Makes `me` the writer.
 ///
-/// # Errors As a message that says what to do.
+/// # Errors
+/// As a message that says what to do.
 pub(super) async fn take_over(
     objects: &Objects,
     mut manifest: Manifest,
