@@ -12,7 +12,7 @@
 //! | [`op_table`] | operations under way, and those that wait for a write-back or for another operation to end |
 //! | [`client_jobs`] | clients' jobs, their answers, and the payloads of writes |
 //! | [`write_order`] | what must be durable before what; the log, and the operations that wait for it |
-//! | [`cleaning`] | the cleaner, and its pending work |
+//! | [`write_back`] | the cleaner, and its pending work |
 //! | [`device`] | requests to the cache's device, and the owner of each request in flight |
 //! | [`memory`] | bytes of units that are in DRAM as well |
 //! | [`volume`] | stores and exports; of each volume its [`claims`] and its flushes ([`flushing`]) |
