@@ -109,7 +109,7 @@ fn files_hold_one_idea() {
     }
 }
 
-/// What decides when the block cache writes back is the cleaner's alone: its drivers speak to the machine and not to its parts.
+/// Only the cleaner decides when the block cache writes back: its drivers use the machine and not its parts.
 #[test]
 fn the_parts_of_the_block_cleaner_stay_in_policy() {
     let mut files = Vec::new();

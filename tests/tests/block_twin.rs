@@ -62,7 +62,7 @@ const CASE: Case = Case {
     durable: false,
 };
 
-/// What both worlds count alike.
+/// Counters common to both bodies.
 #[derive(Debug, PartialEq)]
 struct Told {
     reads: u64,

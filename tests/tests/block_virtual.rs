@@ -38,7 +38,7 @@ const S: u64 = 1_000 * MS;
 const VOLUMES: u32 = 3;
 const VOLUME_BYTES: u64 = 64 << 20;
 const CACHE_BYTES: u64 = 24 << 20;
-/// What a log and its table take of the device beside that, at most.
+/// Most bytes of a log and its table on the device beside that.
 const METADATA_BYTES: u64 = 1 << 20;
 const BLOCK_BYTES: [u64; 4] = [32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB];
 /// The engine cuts requests at multiples of this, and each part is planned by itself.
@@ -99,7 +99,7 @@ fn records(name: &str, every_ns: u64) -> Vec<Access> {
     records
 }
 
-/// What both worlds count alike, of each volume.
+/// Counters common to both bodies, for each volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Told {
     reads: u64,
@@ -172,7 +172,7 @@ fn simulated(case: &Case, ran: &Ran) -> Vec<Told> {
 /// The times at which a store fails what changes something, and how to have it fail.
 type Outages = (Vec<Range<u64>>, Arc<Mutex<block::Troubles>>);
 
-/// What a run of the live engine gives the simulator.
+/// Input for the simulator from a run of the live engine.
 struct Ran {
     told: Vec<Told>,
     capacity_bytes: u64,
@@ -242,7 +242,7 @@ impl Live {
         Live { engine, simulation, log_full, log, outages, done: Vec::new() }
     }
 
-    /// Has the engine do what there is to do now.
+    /// Runs the engine as far as it goes now.
     fn take(&mut self) {
         // What came has asked for room before.
         self.look_at_log();

@@ -82,7 +82,7 @@ fn without_tests(code: &str) -> String {
     kept + rest
 }
 
-/// What `use` statements, and paths that begin at the crate or above, import.
+/// Imports by `use` statements, and by paths that begin at the crate or above.
 fn imports(code: &str) -> Vec<Import> {
     let mut found = Vec::new();
     let is_word = |c: char| c.is_alphanumeric() || c == '_';

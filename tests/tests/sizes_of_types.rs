@@ -146,7 +146,7 @@ fn definition(modules: &Modules, from: &[String], path: &[String], depth: usize)
     })
 }
 
-/// How many functions of its own each type of a crate has.
+/// Number of functions of its own for each type of a crate.
 fn functions(modules: &Modules, tests: &BTreeSet<Name>) -> BTreeMap<Name, usize> {
     let mut functions = BTreeMap::new();
     for (at, module) in modules {
@@ -201,7 +201,7 @@ fn no_type_has_more_functions_than_one_can_keep_in_mind() {
     assert!(problems.is_empty(), "types and their functions:\n  {}", problems.join("\n  "));
 }
 
-/// What [`functions`] counts in files given by their modules' paths.
+/// Result of [`functions`] for files given by their modules' paths.
 fn counted(files: &[(&str, &str)]) -> Vec<(String, usize)> {
     let (mut modules, mut tests) = Default::default();
     for (at, text) in files {

@@ -212,7 +212,7 @@ impl Live {
     }
 }
 
-/// What an engine has counted, in the words of both. `waits` and `windows` are what its driver has.
+/// Counters of an engine, in the words of both. `waits` and `windows` come from its driver.
 fn counts_of(
     engine: &Engine,
     levels: usize,
@@ -307,7 +307,7 @@ fn simulated_with(
     counts_of_simulator(&cache, windows)
 }
 
-/// What a simulation has counted, in the words of both.
+/// Counters of a simulation, in the words of both.
 fn counts_of_simulator(cache: &TieredCache, windows: Vec<division::State>) -> Counts {
     let (ladder, figures) = (cache.shard().ladder(), cache.figures());
     let tier = |at| {

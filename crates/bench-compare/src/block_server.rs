@@ -36,10 +36,10 @@ const FIELDS: &[&str] = &[
     "tiermem_cpu_us",
     "cpu_ratio",
 ];
-/// What fio does, and how many requests it has under way.
+/// Tests of fio, and their requests in flight.
 const TESTS: [(&str, u32); 4] = [("randread", 32), ("randwrite", 32), ("randread", 1), ("randwrite", 1)];
 
-/// What is compared.
+/// The compared servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
     /// Servers over memory.
@@ -282,7 +282,7 @@ fn measure(
     sample(&told, test, used.total_s()).with_context(|| format!("fio tells nothing of {test}"))
 }
 
-/// What fio tells of a test, and the server's processor time in seconds that it took.
+/// Figures of a test from fio's report, with the server's processor time in seconds.
 fn sample(told: &Value, test: &str, cpu_s: f64) -> Option<Sample> {
     let side = &told["jobs"][0][test.strip_prefix("rand")?];
     let requests = side["total_ios"].as_f64().filter(|requests| *requests > 0.0)?;

@@ -107,7 +107,7 @@ impl Client {
         Ok(missing.len() as u64)
     }
 
-    /// How many keys the server holds, and how many it has evicted.
+    /// Number of keys that the server holds, and number of its evictions.
     pub fn keys_and_evicted(&mut self) -> Result<(u64, u64)> {
         let evicted = info_number(&self.info("stats")?, "evicted_keys")?;
         self.replies.get_mut().write_all(b"DBSIZE\r\n")?;

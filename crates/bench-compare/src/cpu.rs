@@ -163,7 +163,7 @@ fn measure(
     Ok(Sample { us: us(used.total_s()), user_us: us(used.user_s), rps, p99_us })
 }
 
-/// What the CSV of `redis-benchmark` tells of a test in a column.
+/// A column of a test in the CSV of `redis-benchmark`.
 fn told(csv: &str, test: &str, column: &str) -> Option<f64> {
     let mut lines = csv.lines().map(|line| line.split(',').map(|field| field.trim_matches('"')));
     let at = lines.next()?.position(|name| name == column)?;

@@ -104,7 +104,7 @@ impl Rival {
     }
 }
 
-/// What one server did in one round.
+/// Figures of one server in one round.
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     fill_per_s: f64,

@@ -37,7 +37,7 @@ pub struct Options {
     keys: u64,
 }
 
-/// What a server held at one moment.
+/// Contents of a server at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     used: u64,

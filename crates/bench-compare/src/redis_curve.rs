@@ -54,7 +54,7 @@ pub struct Options {
     seconds: f64,
 }
 
-/// What a server made of the trace.
+/// Result of a server on the trace.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     misses: u64,
@@ -117,7 +117,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What a server without a limit takes when it is empty and when it holds every key.
+/// Memory of a server without a limit, when it is empty and when it holds every key.
 fn memory_range(options: &Options, keys: u64, commands: &mut Vec<String>) -> Result<(u64, u64)> {
     let server = Server::start(Kind::Redis, &options.common)?;
     commands.push(server.command().to_owned());

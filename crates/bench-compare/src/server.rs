@@ -12,13 +12,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::Common;
 
-/// How long a server may take until it accepts connections.
+/// Tries until a server must accept connections.
 const START_TRIES: u32 = 200;
 const START_PAUSE: Duration = Duration::from_millis(50);
 /// Clock ticks per second in `/proc`: a constant of Linux's interface to programs.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Which of the two.
+/// Kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Redis,

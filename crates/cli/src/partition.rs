@@ -157,7 +157,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     output::print_rows(options.format, &Rows { fields: FIELDS, rows }).map_err(Failure::failed)
 }
 
-/// What a miss costs: as it was given, or a read from where it is answered.
+/// Cost of a miss: as given, or a read from the tier that answers it.
 fn miss(options: &Options, tiers: &[TierSpec]) -> Result<Nanos, Failure> {
     match (options.miss, tiers.iter().find(|tier| !tier.kind.is_memory())) {
         (Some(miss), _) => Ok(miss),
@@ -182,7 +182,7 @@ fn memory_bytes(tiers: &[TierSpec], working_set: u64) -> Result<u64, TierError> 
     Ok(sum)
 }
 
-/// What was seen of one tenant.
+/// Observations of one tenant.
 struct Seen {
     survey: Survey,
     /// Per second, or in all.

@@ -212,7 +212,7 @@ impl Source {
         self.trace.borrow().optional()
     }
 
-    /// Those of the record that came last.
+    /// Optional columns of the last record.
     pub fn optional_row(&self) -> OptionalRow {
         self.trace.borrow().optional_row()
     }
@@ -318,7 +318,7 @@ fn show_rate(bar: &ProgressBar, answered: u64) {
     bar.set_message(format!("{answered} requests, {:.0}/s", answered as f64 / bar.elapsed().as_secs_f64()));
 }
 
-/// What went wrong with the trace, and how to mend it.
+/// Failure for an error of the trace, and how to fix it.
 pub fn advise_on_trace(error: &TraceError) -> Failure {
     let advice = match error {
         TraceError::UnknownFormat { .. } => {

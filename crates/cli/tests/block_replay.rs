@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 const CLOUD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../trace/testdata/cloudPhysicsIO-20k.vscsi.zst");
 const SLICE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../trace/testdata/msr-slice-rw20-10k.trace.zst");
 const MSR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../trace/testdata/msr-cambridge1-200.csv.gz");
-/// So many requests that something else comes first.
+/// A trace with enough requests to be interrupted.
 const LONG: &str = "zipf:objects=1000,requests=3M,size=4096";
 
 /// A server over disks, in a thread of its own. Dropped, it shuts down.

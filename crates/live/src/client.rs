@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::control_access::{CONTROL_HEADER, CONTROL_VALUE};
 
-/// How long a server may say nothing. One that works on something says so more often.
+/// Longest silence of a server. One that is working reports progress more often.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Longer answers are none of ours.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -79,7 +79,7 @@ impl Client {
         Ok(Client { address, runtime })
     }
 
-    /// What is at `path`.
+    /// Gets the resource at `path`.
     ///
     /// # Errors
     /// When there is no answer, or a refusal.

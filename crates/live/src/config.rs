@@ -11,7 +11,7 @@ use tiermem_base::TierSpec;
 use tiermem_base::tier::{TierError, check_list};
 use toml::de::{DeTable, Deserializer, Error};
 
-/// Which command reads the file.
+/// The command that reads the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// `tiermem store serve`.

@@ -12,7 +12,7 @@ use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-/// What commands carry.
+/// Header that commands must have.
 pub const CONTROL_HEADER: &str = "x-tiermem";
 /// With this value.
 pub const CONTROL_VALUE: &str = "control";

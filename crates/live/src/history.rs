@@ -15,7 +15,7 @@ const VIEWS_MAX: usize = 7;
 /// Samples from one whole view to the next.
 const VIEW_EVERY: u64 = 10;
 
-/// What the plots need of one view.
+/// The counters of one view, for the plots.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sample<C> {
     /// When: Unix time in seconds.

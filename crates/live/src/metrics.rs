@@ -25,7 +25,7 @@ impl Exposition {
         text
     }
 
-    /// What the samples that follow are.
+    /// Begins a family of samples.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.line(format_args!("# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}\n"));
     }

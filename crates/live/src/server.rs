@@ -22,7 +22,7 @@ use crate::listener::Bounded;
 use crate::page;
 use crate::view::View;
 
-/// How long requests under way may take when the server is stopped.
+/// Time for requests in progress when the server is stopped.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 /// Connections at a time, and how long one may be silent: pages ask every second, Prometheus every minute or so.
 const CONNECTIONS_MAX: usize = 64;

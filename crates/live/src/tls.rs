@@ -159,7 +159,7 @@ impl<S: Socket> TlsStream<S> {
         Ok(TlsStream { socket, tls: ServerConnection::new(config)? })
     }
 
-    /// What lies below.
+    /// The inner socket.
     pub fn socket(&self) -> &S {
         &self.socket
     }

@@ -14,7 +14,7 @@ pub trait View: Serialize + Send + Sync + 'static {
     /// Seconds since the server started, by which rates are worked out: it must come from the same moment as the figures. 0 as long as
     /// there is nothing to see.
     fn uptime_s(&self) -> f64;
-    /// What the plots need.
+    /// The counters that the plots need.
     fn counters(&self) -> Self::Counters;
     /// The figures as `/metrics` gives them ([`crate::metrics`]).
     fn metrics(&self, ready: bool) -> String;

@@ -4,7 +4,7 @@ use tiermem_base::Heat;
 use tiermem_model::placement::{self, Assumed, MadeFrom, Plan, PlannedRegion, Program};
 use tiermem_trace::recording::{Recording, Region, RegionKind, Selection};
 
-/// What a plan is made of: the regions that were accessed, and their heat.
+/// Input of a plan: the regions that were accessed, and their heat.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// The regions.

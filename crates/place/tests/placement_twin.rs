@@ -180,7 +180,7 @@ fn plan(rng: &mut Rng, fast: u32, granules_per_slice: f64, has_tail: bool) -> Pl
     }
 }
 
-/// What the kernel has: pages by address, and what was asked of it.
+/// A simulated kernel: pages by address, and the requests to it.
 #[derive(Default)]
 struct Kernel {
     /// The node of each page that is in memory.
@@ -265,7 +265,8 @@ impl Pages for Shared {
     }
 }
 
-/// What the live body did: its moves, where granules lie at the end and where it takes them to be, and touches of both memories.
+/// Results of the live body: its moves, where granules lie at the
+/// end and where it takes them to be, and touches of both memories.
 struct Done {
     moves: Moves,
     lies: Vec<Option<Tier>>,

@@ -30,7 +30,7 @@ mod _native {
     #[pymodule_export]
     use super::stream::{TraceStream, generate, read_trace};
 
-    /// What the module is a part of.
+    /// Initializes the module.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -11,7 +11,7 @@ use crate::source::{Input, Reading};
 /// Policy, K or None, window, sizes, miss ratios, errors.
 type Row = (String, Option<f64>, usize, Vec<u64>, Vec<f64>, Vec<f64>);
 
-/// Which sizes, in which unit.
+/// Unit of sizes, by name.
 fn unit(name: &str) -> Result<Unit, Failure> {
     match name {
         "objects" => Ok(Unit::Objects),

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::source::{Input, Reading};
 
-/// What memory costs, from a mapping.
+/// Prices of memory, from a mapping.
 #[derive(Clone, Copy, Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct PriceItems {

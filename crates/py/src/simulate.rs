@@ -20,7 +20,7 @@ type Row = (String, Option<u32>, u64, u64, u64, u64, u64);
 /// The name of the bound that knows the future.
 const BELADY: &str = "belady";
 
-/// What one cache is: None is Belady's.
+/// One cache: a policy and its size; None is Belady's.
 type Planned = (Option<Named>, u64);
 
 fn plan(policies: &[String], ks: &[u32], sizes: &[u64]) -> Result<Vec<Planned>, Failure> {

@@ -11,7 +11,7 @@ use crate::columns;
 use crate::failure::Failure;
 use crate::progress::{EVERY, Progress};
 
-/// How a file is read: arguments that every function has.
+/// Arguments of reading a file, common to all functions.
 #[derive(Clone, Debug, Default, FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Reading {
@@ -52,7 +52,7 @@ enum Kind {
     Arrow(Box<dyn RecordBatchReader + Send>),
 }
 
-/// What the user gave, before it is opened.
+/// Input as the user gave it, before it is opened.
 pub enum Input {
     /// A path or the description of a generator.
     Named(String),

@@ -15,22 +15,22 @@ const FINE_SIZES: usize = 200;
 /// Number of cache sizes with a reported cost.
 const COST_SIZES: u32 = 60;
 
-/// What is looked at and how.
+/// Options of a report.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the page calls the trace.
+    /// Name of the trace on the page.
     pub name: String,
     /// The share of the keys that is followed, above 0 and at most 1.
     pub sample_rate: f64,
     /// Another choice of keys.
     pub seed: u64,
-    /// So many sizes on each curve.
+    /// Number of sizes on each curve.
     pub sizes: usize,
     /// Policies whose curves are compared.
     pub policies: Vec<Kind>,
     /// Values of K at which K-LRU is compared, ascending.
     pub ks: Vec<f64>,
-    /// What memory costs.
+    /// Prices of memory.
     pub prices: Prices,
 }
 
@@ -182,7 +182,7 @@ pub struct PolicyCurve {
 /// All that is known.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// What the trace is called.
+    /// Name of the trace.
     pub name: String,
     /// The trace in figures.
     pub stat: TraceStat,
@@ -190,7 +190,7 @@ pub struct Report {
     pub keys_sampled: u64,
     /// Distinct keys, counted or estimated.
     pub keys: u64,
-    /// What sizes of caches count: bytes where the trace tells sizes.
+    /// Unit of cache sizes: bytes where the trace has sizes.
     pub unit: Unit,
     /// All keys at their last sizes, in the unit.
     pub working_set: u64,
@@ -204,7 +204,7 @@ pub struct Report {
     pub gains: Vec<f64>,
     /// Costs by ascending hit ratio; none where sizes are unknown.
     pub costs: Vec<Cost>,
-    /// What they are computed from.
+    /// The prices that they are computed from.
     pub prices: Prices,
 }
 

@@ -1,6 +1,6 @@
 //! Quantities as text for people: each kind has its units, its ticks and its words.
 
-/// What a number on an axis counts.
+/// Quantity on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Things: keys, requests.

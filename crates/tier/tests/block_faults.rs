@@ -137,7 +137,7 @@ proptest! {
         prop_assert!(disk.with_bytes(|bytes| bytes.iter().all(|byte| *byte == 0x55)));
     }
 
-    /// What goes wrong follows from the seed, so a failure can be run again.
+    /// Faults follow from the seed, so a failure can be repeated.
     #[test]
     fn the_same_seed_has_the_same_faults(seed in any::<u64>()) {
         let run = || {

@@ -124,7 +124,7 @@ fn trace() -> Vec<Access> {
     trace.filter(|access| access.tenant < 4 || access.time_ns >= COMES_AT as u64 * 1_000_000).collect()
 }
 
-/// What is known of tenants: what was promised and declared, and how long each takes to bring back what it has missed.
+/// Facts about tenants: declared shares, and the time that each takes to fetch a missed value.
 fn sharing(aim: Aim) -> Sharing {
     let terms = ["1:weight=2,min=256KiB", "2:hits=0.9,max=3MiB", "3:miss=300us,latency=250us"];
     let terms = terms.iter().map(|text| text.parse::<TenantTerms>().unwrap()).collect();

@@ -12,7 +12,7 @@ use tiermem_store::engine::{By, Engine};
 
 use super::{ADMISSIONS, Counts, FlashTier, Live, Sharing, by_database, counts_of_simulator, simulation};
 
-/// What every shard has counted, and its capacities in the end.
+/// Counters of every shard, and its capacities at the end.
 type Shards = Vec<(Counts, Vec<u64>)>;
 
 /// Engines, and what each has told the others.
@@ -41,7 +41,7 @@ impl Engines {
     }
 }
 
-/// What a server publishes of its engine: what the figures say.
+/// Figures that a server publishes of its engine.
 fn shown_by(engine: &Engine, member: &Member) -> Shown {
     let tiers = engine.stats().tiers;
     let capacities = tiers.iter().take(engine.memory().count()).map(|tier| tier.capacity_bytes).collect();

@@ -19,7 +19,7 @@ pub enum Files {
     Monitors(u64),
 }
 
-/// What is known of it.
+/// Facts about DAMON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damon {
     /// Its files in sysfs.

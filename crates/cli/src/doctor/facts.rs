@@ -16,13 +16,13 @@ use crate::record;
 const DEVICES: &str = "/sys/bus/event_source/devices";
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// What is said where there is nothing to count with.
+/// Text where there are no counters.
 pub const NO_COUNTERS: &str = "this machine shows none";
 
-/// What was found, each thing that failed with its reason.
+/// Facts about this machine; a failed check has its reason.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// What this process may do.
+    /// Privileges of this process.
     pub privileges: Privileges,
     /// Referenced pages are told.
     pub referenced: Result<(), String>,
@@ -30,7 +30,7 @@ pub struct Facts {
     pub written: Result<(), String>,
     /// The call that tells them.
     pub scan: Result<(), String>,
-    /// What userfaultfd offers, and how it was had.
+    /// Features of userfaultfd, and how it was opened.
     pub userfault: Result<(Features, Way), String>,
     /// Page faults are told with their addresses.
     pub faults: Result<(), String>,
@@ -81,7 +81,7 @@ impl Facts {
     }
 }
 
-/// What this process may do.
+/// Privileges of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Privileges {
     /// It is root's.

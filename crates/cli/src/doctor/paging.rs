@@ -16,14 +16,14 @@ const SYS_PTRACE: u32 = 19;
 const SYS_ADMIN: u32 = 21;
 const SYS_NICE: u32 = 23;
 
-/// What serving all faults of a program needs, apart from rights.
+/// Features needed to serve all faults of a program, apart from privileges.
 const FAULTS: Features = Features::EVENT_FORK
     .and(Features::EVENT_REMAP)
     .and(Features::EVENT_REMOVE)
     .and(Features::EVENT_UNMAP)
     .and(Features::POISON)
     .and(Features::MOVE);
-/// What sharing memory among processes needs.
+/// Features needed to share memory among processes.
 const SHARED: Features =
     Features::MISSING_SHMEM.and(Features::MINOR_SHMEM).and(Features::WRITE_PROTECT_SHARED);
 
@@ -93,7 +93,7 @@ fn faults(
     Row::yes(item, purpose, how)
 }
 
-/// Which advice the kernel takes, each with its name.
+/// Advice that the kernel accepts, each with its name.
 fn advice_taken() -> Result<Vec<&'static str>, String> {
     let own = PidFd::open(std::process::id()).map_err(|error| error.to_string())?;
     let all = [

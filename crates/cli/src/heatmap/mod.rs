@@ -193,7 +193,7 @@ enum ThemeArg {
     Dark,
 }
 
-/// What a file is, by the end of its name.
+/// Kind of a file, by the end of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Png,
@@ -261,7 +261,7 @@ fn write(path: &Path, content: impl FnOnce(File) -> Result<(), Failure>) -> Resu
     written
 }
 
-/// What the command line asks of a recording.
+/// Selection of a recording on the command line.
 struct Asked<'a> {
     options: &'a Options,
     recording: &'a Recording,
@@ -348,7 +348,7 @@ impl<'a> Asked<'a> {
         Ok(RegionRange { offset, bytes: to.saturating_sub(offset).max(1), ..window })
     }
 
-    /// What was asked for of each region, those with most accesses first.
+    /// The selected field of each region, those with most accesses first.
     fn by_heat(&self, parts: &[AccessClass]) -> Result<Vec<Field>, Failure> {
         let windows = match self.named()? {
             Some(window) => vec![window],

@@ -13,7 +13,7 @@ use super::Options;
 use crate::failure::Failure;
 use crate::source::{Reading, TraceArgs};
 
-/// How a Parquet file begins.
+/// First bytes of a Parquet file.
 const PARQUET: [u8; 4] = *b"PAR1";
 /// The granule of a trace's addresses, where none finer is asked for.
 const TRACE_GRANULE: u64 = 4096;

@@ -113,7 +113,7 @@ impl HowArgs {
         })
     }
 
-    /// What memory is taken to be.
+    /// The assumed memory.
     pub fn assumed(&self) -> Result<Assumed, Failure> {
         let [fast, slow] = self.tiers()?;
         let latency_ns = |given: Option<Nanos>, tier: &TierSpec| match given {

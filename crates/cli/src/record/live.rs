@@ -181,7 +181,7 @@ pub fn run_machine(args: &LiveArgs, output: &Path, format: Format) -> Result<(),
     keep(&recording, "stopped", output, format)
 }
 
-/// Has something recorded under a bar that tells slices, until it is interrupted.
+/// Records something under a bar of slices, until it is interrupted.
 fn watched<T>(
     args: &LiveArgs,
     record: impl FnOnce(&Stop, &dyn Fn(usize)) -> Result<(Recording, T), CaptureError>,

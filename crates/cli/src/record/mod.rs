@@ -129,7 +129,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     }
 }
 
-/// What went wrong, and how to mend it.
+/// Failure for an error, and how to fix it.
 pub fn advise(error: CaptureError) -> Failure {
     let advice = match &error {
         CaptureError::NoCommand | CaptureError::Command { .. } | CaptureError::Caches(_) => {

@@ -222,7 +222,7 @@ pub fn run(args: PlaceArgs, command: Vec<OsString>, format: Format) -> Result<()
     }
 }
 
-/// What went wrong, and how to mend it.
+/// Failure for an error, and how to fix it.
 fn advise(error: RunError) -> Failure {
     let advice = match &error {
         RunError::Program(_) => {

@@ -440,7 +440,7 @@ fn row(labels: &[String; 4], volume: &str, capacity_bytes: u64, counts: &Counts)
     cells
 }
 
-/// What people see: the labels that differ, hits, volumes in MiB, latencies.
+/// Table for people: the labels that differ, hits, volumes in MiB, latencies.
 fn print_table(rows: &[Vec<Cell>]) -> std::io::Result<()> {
     const SHOWN: &[&str] = &[
         "cache",

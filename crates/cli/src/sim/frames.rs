@@ -96,8 +96,8 @@ pub struct Options {
     format: Format,
 }
 
-/// What frames are told of a tier's kind: whether a program uses what lies there, and whether it keeps copies of what was fetched
-/// from it. A compressed copy would take DRAM.
+/// Properties of a tier's kind: whether a program can use its bytes in place, and
+/// whether it keeps copies of fetched frames. A compressed copy would take DRAM.
 fn ways(kind: TierKind) -> (bool, bool) {
     (kind.is_memory(), matches!(kind, TierKind::Flash | TierKind::Remote))
 }

@@ -107,7 +107,7 @@ pub struct Options {
     format: Format,
 }
 
-/// What a file holds.
+/// Contents of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Input {
     Requests,
@@ -115,7 +115,7 @@ enum Input {
     Parquet,
 }
 
-/// How long to try to reach a server that was there.
+/// Time to try to reach a server that was reachable before.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Fills the server and prints the results.
@@ -251,7 +251,7 @@ fn migrate(options: &Options, from: RedisUrl, target: Target) -> Result<Report, 
     report.map_err(advise)
 }
 
-/// What went wrong, and how to mend it.
+/// Failure for an error, and how to fix it.
 fn advise(error: LoadError) -> Failure {
     let advice = match &error {
         LoadError::Connect { .. } => "; is the server running there?",

@@ -136,7 +136,7 @@ fn print(format: Format, outcome: &Outcome) -> std::io::Result<()> {
     output::print_record(format, &record, &lists)
 }
 
-/// What went wrong on the way, and how to mend it.
+/// Failure for an error during the replay, and how to fix it.
 fn advise(error: ReplayError) -> Failure {
     let advice = match &error {
         ReplayError::Connect { .. } => "; is the server running there?",

@@ -284,7 +284,7 @@ fn windows(name: &str, figures: &Figures, length: Duration) -> Vec<Vec<Cell>> {
     figures.windows.iter().zip(0..).map(row).collect()
 }
 
-/// What went wrong on the way, and how to mend it.
+/// Failure for an error during the run, and how to fix it.
 fn advise(error: LoadGeneratorError) -> Failure {
     let advice = match &error {
         LoadGeneratorError::Server(LoadError::Connect { .. }) => "; is the server running there?",

@@ -131,7 +131,7 @@ fn write_failure(error: TraceError) -> Failure {
     }
 }
 
-/// Those of the optional columns for which an output has room. That others are left out is said.
+/// The optional columns for which an output has room. Dropped columns are reported.
 pub fn kept(name: &str, format: &FormatArgs, optional: OptionalSet) -> OptionalSet {
     if optional.is_empty() || name != "-" && writer::has_room_for(format.output_format, Path::new(name)) {
         return optional;

@@ -140,7 +140,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     printed.map_err(|error| Failure::writing("the statistics", error))
 }
 
-/// What is unknown is an empty field.
+/// An unknown number is an empty field.
 fn optional(number: Option<f64>) -> Cell {
     number.map_or_else(|| Cell::Text(String::new()), |number| Cell::Number(number, 6))
 }

@@ -9,7 +9,7 @@ pub struct Timing {
     pub ghz: f64,
     /// Instructions in a cycle when everything is in L1.
     pub ipc: f64,
-    /// What an access waits for L2, in nanoseconds.
+    /// Latency of a hit in L2, in nanoseconds.
     pub l2_ns: f64,
     /// Latency of a hit in the last-level cache.
     pub llc_ns: f64,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tiermem_trace::TraceError;
 
-/// What went wrong before or during a recording.
+/// Errors before or during a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// No command was given.

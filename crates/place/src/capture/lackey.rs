@@ -29,14 +29,14 @@ const MAPS_SHARE: u32 = 20;
 /// The most slices of a recording; what comes later falls into the last one.
 const SLICES_MAX: u64 = 1 << 20;
 
-/// What is to be recorded.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program and its arguments.
     pub command: Vec<OsString>,
     /// The caches that are modelled. `None`: none, so that it is not known where an access is answered.
     pub caches: Option<Shapes>,
-    /// What takes how long. Without caches, instructions alone take time.
+    /// The time model. Without caches, only instructions take time.
     pub timing: Timing,
     /// The length of a slice in nanoseconds of the modelled time, at least 1.
     pub slice_ns: u64,
@@ -100,7 +100,7 @@ pub fn record(
 
 const TRACER_DIED: &str = "Valgrind could not go on, most likely at an instruction that it does not know, such as AVX-512; the recording ends there";
 
-/// What a reader should know of the end.
+/// Note on how the program ended, for the reader of the recording.
 fn ended(status: ExitStatus, stop: &Stop, is_enough: bool) -> Option<String> {
     match () {
         () if is_enough => {
@@ -112,8 +112,8 @@ fn ended(status: ExitStatus, stop: &Stop, is_enough: bool) -> Option<String> {
     }
 }
 
-/// What the process has mapped, by looking at it again and again. Lackey is read behind what the program does, by what a pipe
-/// holds, so that mappings are seen up to a thousandth of a second early.
+/// Mappings of the process, from repeated looks. Lackey's output lags behind the program
+/// by the contents of a pipe, so mappings are seen up to a thousandth of a second early.
 struct Mappings {
     path: PathBuf,
     layout: Layout,

@@ -153,7 +153,7 @@ impl Recorder<'_> {
     }
 }
 
-/// What a reader of the recording should know.
+/// Notes for the reader of the recording.
 fn notes(observer: &Observer<'_>, options: &Options, slices: usize) -> Vec<String> {
     let mut notes = observer.notes.clone();
     if let Some(closer) = options.closer.as_ref().filter(|_| !observer.closer_found) {

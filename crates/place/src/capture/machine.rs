@@ -16,7 +16,7 @@ use super::{CaptureError, Stop};
 /// Longest delay until a request to stop is noticed.
 const STEP: Duration = Duration::from_millis(50);
 
-/// How the machine is to be recorded.
+/// Options of recording the machine.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The length of a slice.

@@ -19,7 +19,7 @@ pub struct MapLine {
     pub path: Option<String>,
 }
 
-/// What the kernel writes behind the name of a file that is no longer there.
+/// The kernel's mark behind the name of a deleted file.
 const DELETED: &str = " (deleted)";
 
 impl MapLine {
@@ -29,7 +29,7 @@ impl MapLine {
         Some(path.strip_suffix(DELETED).unwrap_or(path))
     }
 
-    /// What the kernel calls memory that is no file's, without its brackets: `heap`, `stack`, `vdso`, `anon:name`.
+    /// The kernel's name for anonymous memory, without its brackets: `heap`, `stack`, `vdso`, `anon:name`.
     pub fn kernel_name(&self) -> Option<&str> {
         self.path.as_deref()?.strip_prefix('[')?.strip_suffix(']')
     }

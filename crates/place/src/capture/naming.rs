@@ -34,7 +34,7 @@ pub(super) fn region(line: &MapLine, first_slice: u32, last_slice: u32) -> Regio
     }
 }
 
-/// What a program itself calls some of its memory (`PR_SET_VMA_ANON_NAME`).
+/// A program's own name for some of its memory (`PR_SET_VMA_ANON_NAME`).
 fn given_name(kernel_name: &str) -> Option<&str> {
     ["anon:", "anon_shmem:"].iter().find_map(|prefix| kernel_name.strip_prefix(prefix)).map(str::trim)
 }

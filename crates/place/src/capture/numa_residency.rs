@@ -17,7 +17,7 @@ const ASKED: u64 = 8;
 pub(super) struct Located {
     /// The slice in which it was seen.
     pub slice: u32,
-    /// What.
+    /// The piece of memory.
     pub piece: Piece,
     /// Whether on the program's own node.
     pub level: Level,

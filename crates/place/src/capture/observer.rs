@@ -21,9 +21,9 @@ use super::regions::Regions;
 use super::sampling::{Granules, Seen, Shape, Source};
 use super::{CaptureError, Stop, build_id};
 
-/// How long a program may take until the agent in it has begun; one that is linked statically never has one.
+/// Longest time until the agent in a program has begun; a statically linked program never has one.
 const AGENT_PATIENCE: Duration = Duration::from_millis(500);
-/// What the system says of a process that has ended (`ESRCH`).
+/// The system's error for a process that has ended (`ESRCH`).
 const NO_PROCESS: i32 = 3;
 /// The shortest window is such a part of a slice, or as long as looking takes.
 const SHORTEST_WINDOW: u32 = 64;
@@ -93,9 +93,9 @@ pub(crate) struct Piece {
     pub op: tiermem_base::Op,
     /// The first address.
     pub address: u64,
-    /// How many bytes were looked at as one.
+    /// Bytes that were observed as one.
     pub bytes: u64,
-    /// How often they were accessed.
+    /// Number of accesses.
     pub weight: f64,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Observer<'a> {
     /// Other processes that agents have told of.
     pub others: BTreeSet<u32>,
     sources: Vec<Box<dyn Source>>,
-    /// What the sources tell.
+    /// Facts about the sources.
     pub infos: Vec<SourceInfo>,
     /// The program's regions.
     pub regions: Regions,
@@ -148,7 +148,7 @@ pub(crate) struct Observer<'a> {
     pub long_windows: u32,
     /// Windows.
     pub windows: u32,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
     mappings: Option<MappingWatch>,
     _precedence: Option<Precedence>,

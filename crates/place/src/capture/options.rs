@@ -15,7 +15,7 @@ use super::sampling::writes::Writes;
 
 const PAGE_BYTES: u64 = 4096;
 
-/// Which source to look with.
+/// Kind of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SourceKind {
     /// Pages referenced.
@@ -53,7 +53,7 @@ impl SourceKind {
     }
 }
 
-/// What is recorded.
+/// Target of a recording.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A program that is started, and its arguments.
@@ -71,12 +71,12 @@ pub struct Closer {
     pub granule_bytes: u64,
 }
 
-/// How a program is to be recorded.
+/// Options of recording a program.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program.
     pub target: Target,
-    /// What it is looked at with; the first one is what other tools take by default.
+    /// The sources; the first one is the default of other tools.
     pub sources: Vec<SourceKind>,
     /// The length of a slice.
     pub slice: Duration,

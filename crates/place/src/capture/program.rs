@@ -14,7 +14,7 @@ use tiermem_sys::child::{self, Usage};
 
 use super::CaptureError;
 
-/// How often the end of a program is looked for that no longer says anything.
+/// Time between checks whether a silent program has ended.
 const WAIT: Duration = Duration::from_millis(20);
 
 /// Asks a recording to stop, from another thread. The program is ended, and what has been recorded is kept.
@@ -93,7 +93,7 @@ impl Program {
         self.stop.end();
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         // Under the lock, so that no other process of the same number is ended once this one has been reaped.
         let mut leader = self.stop.leader();
@@ -106,7 +106,7 @@ impl Program {
         Ok(self.end.map(|(status, _)| status))
     }
 
-    /// What it has used, with all that it has started and waited for; known once it has ended.
+    /// Resources used by it and by all descendants that it waited for; known once it has ended.
     pub fn usage(&self) -> Option<Usage> {
         self.end.map(|(_, usage)| usage)
     }

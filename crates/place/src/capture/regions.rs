@@ -159,7 +159,7 @@ impl Regions {
         ids.iter().map(&mut of).collect()
     }
 
-    /// What is mapped of a region: start and end of each stretch, in the order of addresses.
+    /// The mapped stretches of a region, start and end of each, in the order of addresses.
     pub fn mapped(&self, region: u32) -> Vec<(u64, u64)> {
         self.current.iter().filter(|run| run.region == region).map(|run| (run.start, run.end)).collect()
     }

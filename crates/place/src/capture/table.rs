@@ -34,7 +34,7 @@ impl Kind {
 }
 
 impl Key {
-    /// What was done to the granule.
+    /// Kind of access to the granule.
     pub fn kind(&self) -> Kind {
         let op = if self.kind & 1 == 1 { Op::Store } else { Op::Load };
         // Both codes have two bits and come from `code`.
@@ -49,7 +49,7 @@ impl Key {
 pub(super) struct Count {
     /// Accesses.
     pub accesses: u64,
-    /// Those of which it is known how long they took, and the cycles of all of them together.
+    /// Accesses with a known duration, and the cycles of all of them together.
     pub timed: u64,
     pub cycles: u64,
 }

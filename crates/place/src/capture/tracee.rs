@@ -16,9 +16,9 @@ use tiermem_trace::{BadRecord, Format, ReadOptions, Trace, TraceError, reader};
 use crate::capture::CaptureError;
 use crate::capture::program::{self, Program, Stop};
 
-/// How long a pipe is left to fill; at its fastest Lackey fills a fifth of it.
+/// Time that a pipe is left to fill; at its fastest Lackey fills a fifth of it.
 const PAUSE: Duration = Duration::from_micros(300);
-/// What is read from the pipe at once: all that a pipe holds.
+/// Bytes of one read from the pipe: all that a pipe holds.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Accesses that are read between two looks at anything else.

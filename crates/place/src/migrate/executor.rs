@@ -22,7 +22,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// What decides on it, for a plan and the length of a slice.
+    /// The placer for a plan and the length of a slice.
     pub fn placer(self, plan: &Plan, slice_ns: u64, move_bytes_per_s: f64) -> Placer {
         let is_still = self == Placement::FirstTouch;
         let options = placing::Options {
@@ -45,9 +45,9 @@ pub struct MappedRegion {
     pub number: u32,
     /// Its first address.
     pub start: u64,
-    /// What a plan knows it by.
+    /// The region as the plan describes it.
     pub described: PlannedRegion,
-    /// What is mapped of it: start and end of each stretch, in the order of addresses.
+    /// Its mapped stretches, start and end of each, in the order of addresses.
     pub stretches: Vec<(u64, u64)>,
 }
 
@@ -58,13 +58,13 @@ pub struct Touched {
     pub region: u32,
     /// The first address.
     pub address: u64,
-    /// How many bytes were looked at as one.
+    /// Bytes that were observed as one.
     pub bytes: u64,
-    /// How often they were accessed.
+    /// Number of accesses.
     pub weight: f64,
 }
 
-/// Has memory between two addresses come from a node when it is first touched, as far as the kernel lets that be asked for.
+/// Binds memory between two addresses to a node for its first touch, as far as the kernel allows.
 pub type Bind<'a> = &'a mut dyn FnMut(u64, u64, u32);
 
 /// A program's memory while it is placed.
@@ -94,12 +94,12 @@ impl<'a, P: Pages> Body<'a, P> {
         }
     }
 
-    /// What decides.
+    /// The placer.
     pub fn placer(&self) -> &Placer {
         &self.placer
     }
 
-    /// What was measured so far.
+    /// Measurements so far.
     pub fn report(&self) -> Report {
         Report {
             moved_pages: self.mover.moved - self.report.corrected_pages,

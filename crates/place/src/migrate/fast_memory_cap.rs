@@ -14,7 +14,7 @@ use tiermem_sys::{affinity, numa};
 
 const ZONES: &str = "/proc/zoneinfo";
 const PAGE_BYTES: u64 = 4096;
-/// So far from what was wanted is near enough: the kernel counts pages on each processor and adds them up now and then.
+/// Accepted distance from the wanted size: the kernel counts pages on each processor and adds them up now and then.
 const NEAR_BYTES: u64 = 256 << 10;
 /// Pages are held and given back at most so often until that is so.
 const ROUNDS: usize = 32;
@@ -67,7 +67,7 @@ impl Room {
         ))
     }
 
-    /// What was done, for the user.
+    /// A note for the user on what was done.
     pub fn note(&self) -> String {
         let held: u64 = self.held.iter().map(|it| it.bytes().len() as u64).sum();
         format!(
@@ -120,7 +120,7 @@ fn files_there(plan: &Plan, node: u32) -> u64 {
     there.sum()
 }
 
-/// What a node has for new pages of programs before they come from another one.
+/// Free memory of a node for new pages of programs before they come from another node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct FreeMemory {
     /// Free pages of its zones above what the kernel keeps in them.

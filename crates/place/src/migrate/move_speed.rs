@@ -8,7 +8,7 @@ use tiermem_sys::numa;
 
 use super::mover::{Mover, PAGE_BYTES, ProcessPages};
 
-/// What is moved to and fro: more than caches hold, as far as there is room for it.
+/// Bytes moved to and fro: more than caches hold, as far as there is room for it.
 const BYTES: u64 = 128 << 20;
 /// At most such a part of what is free on either node.
 const FREE_SHARE: u64 = 4;

@@ -8,7 +8,7 @@ use tiermem_sys::numa;
 
 /// Bytes of a page.
 pub(super) const PAGE_BYTES: u64 = 4096;
-/// What the kernel says of a page that is not in memory, and of an address where nothing is mapped.
+/// The kernel's answers for a page that is not in memory, and for an address without a mapping.
 const ABSENT: [i32; 2] = [-2, -14];
 
 /// The pages of a process.
@@ -48,7 +48,7 @@ impl Pages for ProcessPages {
 pub struct Moved {
     /// Pages that are in memory.
     pub present: u64,
-    /// Those of them that lie where they should now.
+    /// Those of them that are in the right place now.
     pub there: u64,
 }
 

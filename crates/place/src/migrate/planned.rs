@@ -16,7 +16,7 @@ use crate::capture::{Stop, executable_of};
 /// A program that has given back its memory has ended after this time; until then its pages cannot be queried.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// How a program is to be run.
+/// Options of a planned run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program and how it is looked at: its granule must be the plan's, and the one source the pages referenced.

@@ -9,12 +9,13 @@ pub(super) struct Attached {
     pub region: u32,
     /// Where the plan's offsets count from, which may lie before or behind its start.
     pub origin: u64,
-    /// What is mapped of it, in the order of addresses: others may have what the program gave back in its middle.
+    /// Its mapped stretches, in the order of addresses: other
+    /// mappings may fill holes that the program made in its middle.
     pub mapped: Vec<(u64, u64)>,
 }
 
 impl Attached {
-    /// What is there of a stretch between two offsets of the plan's: start and end of each part.
+    /// The existing parts of a stretch between two offsets of the plan's: start and end of each.
     pub fn parts(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> + use<'_> {
         let (from, to) = (self.origin.saturating_add(from), self.origin.saturating_add(to));
         let within = move |&(start, end): &(u64, u64)| (start.max(from), end.min(to));
@@ -48,7 +49,7 @@ impl Attached {
         lost
     }
 
-    /// What is mapped of it and was not before.
+    /// The parts of it that are mapped and were not before.
     pub fn added_to(&self, before: Option<&Attached>) -> Vec<(u64, u64)> {
         let same = before.filter(|before| self.is_same(before));
         let known = same.map_or(&[][..], |before| &before.mapped);

@@ -23,7 +23,7 @@ pub enum Failure {
     Move(io::Error),
 }
 
-/// What was measured.
+/// Measurements of a placed program.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Slices of time.
@@ -50,9 +50,9 @@ pub struct Report {
     pub regions_found: usize,
     /// Why the shares of memory say nothing of what was asked for, if they do not.
     pub not_measured: Option<String>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// How it ended.
+    /// How the recording ended.
     pub ending: Option<Ending>,
 }
 

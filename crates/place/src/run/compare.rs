@@ -17,7 +17,7 @@ use crate::capture::Stop;
 /// Where the kernel has the weights of nodes, if it knows them.
 const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
-/// What is compared.
+/// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program and its arguments.
@@ -81,10 +81,10 @@ pub struct Outcome {
     pub stopped: bool,
 }
 
-/// What the strategies are on this machine, for a program on these processors.
+/// Placements of the strategies on this machine, for a program on these processors.
 ///
 /// # Errors
-/// What the machine lacks, or that the kernel refuses one.
+/// If the machine lacks something, or the kernel refuses a policy.
 pub fn placements(
     topology: &Topology,
     cpus: &[u32],

@@ -8,7 +8,7 @@ use tiermem_sys::numa::WeightsError;
 use super::strategy::StrategyError;
 use crate::capture::CaptureError;
 
-/// What went wrong.
+/// Errors of running a program.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The program is not there, is none, or could not be started or waited for.

@@ -58,7 +58,7 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// What a machine lacks for a strategy.
+/// Errors of a strategy that the machine cannot provide.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategyError {
     /// The kernel knows no nodes.
@@ -100,9 +100,9 @@ fn list(nodes: &[u32]) -> String {
 /// A strategy on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// What was asked for.
+    /// The requested strategy.
     pub strategy: Strategy,
-    /// What the kernel is told.
+    /// The kernel's memory policy.
     pub policy: Policy,
     /// The weight of each node, for interleaving by weights.
     pub weights: Vec<(u32, u8)>,
@@ -153,11 +153,11 @@ fn local_nodes(topology: &Topology, cpus: &[u32]) -> Vec<u32> {
 }
 
 impl Strategy {
-    /// What it means for a program that runs on these processors. `weights_known` says whether the kernel interleaves by
-    /// weights.
+    /// The placement of this strategy for a program that runs on these processors.
+    /// `weights_known` says whether the kernel supports weighted interleaving.
     ///
     /// # Errors
-    /// What the machine lacks.
+    /// If the machine lacks something.
     pub fn resolve(
         &self,
         topology: &Topology,

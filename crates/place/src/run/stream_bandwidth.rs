@@ -17,7 +17,7 @@ use super::strategy::Placement;
 const CACHES: u64 = 4;
 /// The three arrays together take at most half of what is free.
 const SHARE: u64 = 6;
-/// How often each loop runs; the first time does not count.
+/// Rounds of each loop; the first one does not count.
 const ROUNDS: u32 = 6;
 /// The factor of `scale` and `triad`.
 const FACTOR: f64 = 3.0;
@@ -111,7 +111,7 @@ fn slower(a: [f64; 4], b: [f64; 4]) -> [f64; 4] {
     std::array::from_fn(|at| a[at].max(b[at]))
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Team<'a> {
     policy: &'a Policy,
     share_bytes: usize,
@@ -166,7 +166,7 @@ impl Team<'_> {
         Ok([a?, b?, c?])
     }
 
-    /// What a loop takes until all threads have done their part.
+    /// Time of a loop until all threads have done their part.
     fn time(&self, run: impl FnOnce()) -> f64 {
         self.barrier.wait();
         let begun = Instant::now();

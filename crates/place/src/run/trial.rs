@@ -32,18 +32,18 @@ pub enum Cold {
     Files,
 }
 
-/// What a run took.
+/// Figures of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     /// From before it was started until it had ended.
     pub real: Duration,
-    /// What it has used, with all that it has started and waited for.
+    /// Resources used by it and by all descendants that it waited for.
     pub usage: Usage,
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
     /// Where its pages lay when it had most of them; none if it ended too soon to be looked at.
     pub residency: Residency,
-    /// What could not be put back to what it was before, and how to mend it.
+    /// Anything that could not be restored, and how to fix it.
     pub left: Option<String>,
 }
 

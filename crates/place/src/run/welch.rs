@@ -1,10 +1,10 @@
 //! Welch's t-test: whether two means differ by more than chance, for samples of
 //! unequal variance, from their sizes, means and standard deviations; two-sided.
 
-/// How many, their mean, and their standard deviation (with n - 1).
+/// Size, mean and standard deviation (with n - 1) of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// How many.
+    /// Size of the sample.
     pub count: u64,
     /// Their mean; no number if there are none.
     pub mean: f64,
@@ -24,7 +24,7 @@ impl Sample {
     }
 }
 
-/// What the test says.
+/// Result of the test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Test {
     /// The difference of the means in standard errors.

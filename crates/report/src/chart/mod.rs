@@ -90,9 +90,9 @@ pub enum Mark {
 pub struct Chart {
     /// Unique on the page, letters and hyphens.
     pub id: &'static str,
-    /// What it shows.
+    /// Title of the chart.
     pub title: String,
-    /// What can be seen, in a sentence.
+    /// Finding that the chart shows, in a sentence.
     pub finding: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -107,14 +107,14 @@ pub struct Chart {
 pub struct Stop {
     /// The place.
     pub x: f64,
-    /// What it is called.
+    /// Name of the series.
     pub name: String,
     /// The number of the series, the height, and the value in words.
     pub values: Vec<(usize, f64, String)>,
 }
 
 impl Chart {
-    /// The names and colours of the series with values in the tooltip.
+    /// Names and colours of the series with labelled values.
     pub fn series(&self) -> Vec<(&str, Colour)> {
         fn series(mark: &Mark) -> Option<(&str, Colour)> {
             match mark {

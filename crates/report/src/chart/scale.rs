@@ -2,7 +2,7 @@
 
 use crate::quantity::Quantity;
 
-/// How values are spread.
+/// Spread of values along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// Evenly.
@@ -14,11 +14,11 @@ pub enum Spread {
 /// One axis of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it shows, for people.
+    /// Title of the axis, for people.
     pub title: String,
-    /// What its numbers count.
+    /// Quantity of its numbers.
     pub quantity: Quantity,
-    /// How they are spread.
+    /// Spread of its values.
     pub spread: Spread,
     /// Its ends.
     pub range: (f64, f64),

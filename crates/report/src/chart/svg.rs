@@ -7,7 +7,7 @@ use super::labels::spread;
 use super::{At, Axis, Chart, Mark};
 use crate::escape::escape;
 
-/// How large a chart is drawn, in pixels.
+/// Size of a chart in pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// The class of the drawing.

@@ -19,7 +19,7 @@ const LETTER: f64 = 5.7;
 /// Peaks that have their names in the picture.
 const NAMED: usize = 5;
 
-/// What there is to be seen of a field's likeness to itself.
+/// Autocorrelation of a field, as it is shown.
 pub struct Likeness {
     /// By the lag, from 0.
     pub curve: Vec<f64>,
@@ -39,7 +39,7 @@ impl Likeness {
     }
 }
 
-/// What a peak is called.
+/// Name of a peak.
 pub fn name(peak: &Peak, granule_bytes: u64) -> String {
     format!(
         "period {} = {}",
@@ -48,8 +48,8 @@ pub fn name(peak: &Peak, granule_bytes: u64) -> String {
     )
 }
 
-/// How much granules are like those at the peak's distance: by their accesses, or by their ranks where few very hot granules hide
-/// what the others do.
+/// Height of a peak, the correlation of granules at its distance: of their
+/// accesses, or of their ranks where few very hot granules hide the others.
 fn height(peak: &Peak) -> String {
     if peak.height_of_ranks > 2.0 * peak.height {
         return format!("{:.2} among ranks, {:.2} among counts", peak.height_of_ranks, peak.height.max(0.0));

@@ -82,7 +82,7 @@ pub struct Theme {
     pub grid: Rgb,
     /// Of granules that were never accessed.
     pub never: Rgb,
-    /// What [`Self::never`] is called.
+    /// Name of [`Self::never`].
     pub never_name: &'static str,
     /// Of lines and points.
     pub first: Rgb,

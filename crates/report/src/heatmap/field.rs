@@ -96,7 +96,7 @@ impl AccessClass {
     }
 }
 
-/// What was looked at of one stretch of a region.
+/// Observations of one stretch of a region.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     /// The stretch.

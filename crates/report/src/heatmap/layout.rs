@@ -34,7 +34,7 @@ pub fn begin(look: &Look, title: &str, remarks: &[String], width: f64) -> (Scene
     (scene, y + 6.0)
 }
 
-/// Which value has which colour.
+/// Colours of values.
 #[derive(Clone, Debug)]
 pub struct Colours {
     map: Map,

@@ -18,7 +18,7 @@ const CELL_MAX: usize = 96;
 /// Room to the left of a map, for the offsets of its rows.
 const LEFT: f64 = 92.0;
 
-/// How granules lie on pixels.
+/// Layout of granules on pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fit {
     columns: usize,
@@ -57,13 +57,13 @@ impl Fit {
         ((cells * self.cell.0) as f64 / 2.0, (lines * self.cell.1) as f64 / 2.0)
     }
 
-    /// What is said where granules share cells.
+    /// Remark where granules share cells.
     fn remark(&self) -> Option<String> {
         let count = self.together.0 * self.together.1;
         (count > 1).then(|| format!("each cell shows the highest of {count} granules"))
     }
 
-    /// What is said where the last row is not full.
+    /// Remark where the last row is not full.
     fn end_remark(&self, granules: usize) -> Option<String> {
         let is_full = granules.is_multiple_of(self.columns) || granules < self.columns;
         (!is_full).then(|| "the last row ends where the region does".to_owned())

@@ -34,7 +34,7 @@ pub use working_set::working_set;
 
 use tiermem_trace::recording::{Recording, Selection};
 
-/// What is told of each granule.
+/// Figure shown for each granule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Show {
     /// How often it was accessed.
@@ -44,7 +44,7 @@ pub enum Show {
     ShareRemote,
 }
 
-/// How values are spread over colours or along an axis.
+/// Spread of values over colours or along an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScaleChoice {
     /// By logarithms where values differ much.
@@ -77,16 +77,16 @@ impl Columns {
     }
 }
 
-/// How things are drawn.
+/// Options of drawing.
 #[derive(Clone, Debug)]
 pub struct Look<'a> {
     /// Where it comes from.
     pub recording: &'a Recording,
-    /// Which accesses were looked at.
+    /// Selected accesses.
     pub selection: Selection,
-    /// What is told of them.
+    /// Figure shown for them.
     pub show: Show,
-    /// How values are spread.
+    /// Spread of values.
     pub scale: ScaleChoice,
     /// The shape of maps.
     pub columns: Columns,
@@ -95,7 +95,7 @@ pub struct Look<'a> {
 }
 
 impl Field {
-    /// What a look shows of each granule, over some rows of the field; no number where the granule was never accessed.
+    /// The values shown for each granule, over some rows of the field; NaN where the granule was never accessed.
     fn values(&self, show: Show, rows: std::ops::Range<usize>) -> Vec<f32> {
         let sums = |part| {
             let mut sums = vec![0f64; self.granules()];

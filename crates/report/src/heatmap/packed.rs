@@ -16,7 +16,7 @@ const CODES: usize = 255;
 pub struct Coded {
     /// Slice by slice, compressed, as base64.
     pub codes: String,
-    /// What codes mean, from code 0 on.
+    /// Values of the codes, from code 0 on.
     pub levels: Vec<f32>,
     /// Whether each value is told exactly; else to the nearest of levels that are even by their logarithms.
     pub is_exact: bool,

@@ -21,7 +21,7 @@ const SCRIPT: &str = concat!(include_str!("numbers.js"), include_str!("paint.js"
 /// A region of the page.
 #[derive(Clone, Debug)]
 pub struct PageRegion {
-    /// What was gathered of it: with all [`AccessClass`]s.
+    /// Its field, with all [`AccessClass`]s.
     pub field: Field,
 }
 

@@ -27,7 +27,7 @@ pub fn count(count: f64) -> String {
     }
 }
 
-/// So many of a thing.
+/// A count with its noun.
 pub fn several(count: usize, one: &str, many: &str) -> String {
     match count {
         1 => format!("1 {one}"),
@@ -114,7 +114,7 @@ impl Look<'_> {
     }
 }
 
-/// What a source counts; the first one where none is chosen.
+/// The noun for a source's counts; the first source where none is chosen.
 pub fn noun(recording: &Recording, source: Option<u8>) -> &'static str {
     match recording.head.sources.get(usize::from(source.unwrap_or(0))).map(|source| source.unit) {
         None | Some(Unit::Accesses) => "accesses",

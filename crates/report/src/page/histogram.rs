@@ -5,15 +5,15 @@ use tiermem_trace::stat::{Bucket, DistributionStat};
 use crate::chart::{Axis, Chart, Colour, Mark};
 use crate::quantity::Quantity;
 
-/// What a distribution is of.
+/// Words for a distribution.
 pub struct Words {
     /// Unique on the page.
     pub id: &'static str,
     /// The title of the chart.
     pub title: &'static str,
-    /// What the horizontal axis shows.
+    /// Title of the horizontal axis.
     pub axis: &'static str,
-    /// What is counted.
+    /// The things counted.
     pub counted: &'static str,
 }
 

@@ -25,7 +25,7 @@ use crate::quantity::{Quantity, grouped, trimmed};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// What curves call a policy.
+/// Name of a policy on curves.
 fn policy_name(kind: Kind) -> String {
     match kind {
         Kind::Lru => "LRU".to_owned(),
@@ -41,7 +41,7 @@ fn policy_name(kind: Kind) -> String {
 }
 
 impl Report {
-    /// What sizes of caches are counted in.
+    /// Quantity of cache sizes.
     fn size_quantity(&self) -> Quantity {
         match self.unit {
             Unit::Bytes => Quantity::Bytes,

@@ -17,7 +17,7 @@ fn caches(report: &Report) -> f64 {
     [1.0, 1e3, 1e6].into_iter().find(|count| whole * count >= 1.0).unwrap_or(1e9)
 }
 
-/// What sums are for.
+/// The words for a sum over this number of caches.
 fn per_month(count: f64) -> String {
     if count == 1.0 {
         "a month".to_owned()

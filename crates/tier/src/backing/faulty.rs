@@ -15,7 +15,7 @@ use super::{Backing, BackingError, Completion, Identity, Op, Request, Waker};
 /// Calls of `completed` for which a delayed completion is held back at most.
 const DELAY_POLLS_MAX: u64 = 8;
 
-/// What goes wrong by chance. Probabilities are per request; the default is nothing.
+/// Random faults. Probabilities are per request; the default is none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
     /// Probability that a read fails.
@@ -26,7 +26,7 @@ pub struct Faults {
     pub flush_error: f64,
     /// Probability that a trim or a zero fails and changes nothing.
     pub zero_error: f64,
-    /// So many requests are spared, and the next one fails, once.
+    /// The request after this number of others fails, once.
     pub error_after: Option<u64>,
     /// Probability that only the first bytes of a read or write are transferred, perhaps none, never all; it fails.
     pub short: f64,
@@ -85,12 +85,13 @@ impl FaultControl {
         self.call_waker();
     }
 
-    /// What also happens at each death, as [`super::MemoryStore::crash_some`]. It must not call the store or this.
+    /// Sets a function that also runs at each death, as
+    /// [`super::MemoryStore::crash_some`]. It must not call the store or this.
     pub fn on_death(&self, act: impl FnMut() + Send + 'static) {
         self.lock().on_death = Some(Box::new(act));
     }
 
-    /// What the store says it is; `None`: what the one beneath says.
+    /// Sets the identity that the store reports; `None`: that of the inner store.
     pub fn pretend(&self, identity: Option<Identity>) {
         self.lock().identity = identity;
     }
@@ -166,7 +167,7 @@ impl<B: Backing> Faulty<B> {
         }
     }
 
-    /// What steers it.
+    /// The handle that controls it.
     pub fn control(&self) -> FaultControl {
         self.control.clone()
     }

@@ -29,7 +29,7 @@ pub use throttled::Throttled;
 /// Called, on any thread, when something may have been completed. It must not block, nor call the store.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Fill the buffer.
@@ -49,11 +49,11 @@ pub enum Op {
 pub struct Request {
     /// The caller's name for it, handed back unchanged.
     pub token: u64,
-    /// What to do.
+    /// The operation.
     pub op: Op,
     /// The first byte of the volume that it is about; 0 for a flush.
     pub offset: u64,
-    /// How many bytes it is about; they lie within the volume. 0 for a flush.
+    /// Number of bytes; the range lies within the volume. 0 for a flush.
     pub bytes: u64,
     /// For reads and writes: at least `bytes` long, used from its begin. Otherwise empty.
     pub buffer: AlignedBuffer,
@@ -164,7 +164,7 @@ pub enum BackingError {
 /// By what a store's content can be told from that of another time. `None`: the store cannot say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Which store it is: the same as long as it is the same file, device or set of objects.
+    /// Identity of the store: the same as long as it is the same file, device or set of objects.
     pub which: Option<String>,
     /// Changes whenever any writer may have changed its content.
     pub version: Option<String>,
@@ -195,9 +195,9 @@ pub trait Backing: Send {
     /// flush of a later session says nothing of writes of an earlier one. It has grown before any completion of the new
     /// session can be taken, and it never becomes smaller.
     fn session(&self) -> u64;
-    /// What it is and which state of it. It may block; for start, stop and idle times.
+    /// Identity and state of the store. It may block; for start, stop and idle times.
     fn identity(&mut self) -> Identity;
-    /// How it works, for the log: a few words.
+    /// The implementation, for the log: a few words.
     fn describe(&self) -> String;
 }
 

@@ -7,7 +7,7 @@ use slab::Slab;
 
 use super::{BlockError, BlockIo, Completion, Op, Request, Waker};
 
-/// What has passed since the device was wrapped.
+/// Counters since the device was wrapped.
 #[derive(Clone, Debug)]
 pub struct Counters {
     /// Requests to read that are done, failed ones too.
@@ -65,7 +65,7 @@ impl<B: BlockIo> Counted<B> {
         Counted { inner, counters: Counters::default(), flights: Slab::new() }
     }
 
-    /// What has passed.
+    /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

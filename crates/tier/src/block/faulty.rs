@@ -9,7 +9,7 @@ use super::{AlignedBuffer, BlockError, BlockIo, Completion, Op, Request, SECTOR_
 /// Calls of `completed` for which a delayed completion is held back at most.
 const DELAY_POLLS_MAX: u64 = 8;
 
-/// What goes wrong. Probabilities are per request, also of `write_at`, `read_at` and `sync`; the default is nothing.
+/// Random faults. Probabilities are per request, also of `write_at`, `read_at` and `sync`; the default is none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
     /// Probability that a read ends in `EIO`.
@@ -18,7 +18,7 @@ pub struct Faults {
     pub write_error: f64,
     /// Probability that a sync ends in `EIO`; what it was to make durable may not be.
     pub sync_error: f64,
-    /// So many requests are spared, and the next one ends in `EIO`, once.
+    /// The request after this number of others ends in `EIO`, once.
     pub error_after: Option<u64>,
     /// Probability that only the first sectors (of 512 bytes, perhaps none, never all) of a write are written.
     pub torn_write: f64,
@@ -55,7 +55,7 @@ struct Flight {
     delay_polls: u64,
 }
 
-/// What happens to a write.
+/// Fate of a write.
 enum Fate {
     Done,
     Fails(BlockError),
@@ -70,7 +70,7 @@ impl<B: BlockIo> Faulty<B> {
         Faulty { inner, faults, rng, flights, arrived, held, waker: None }
     }
 
-    /// What goes wrong from now on.
+    /// The faults from now on, to be changed.
     pub fn faults(&mut self) -> &mut Faults {
         &mut self.faults
     }

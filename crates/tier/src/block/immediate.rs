@@ -70,7 +70,7 @@ impl Immediate {
         MemoryDisk::new(capacity_bytes).open()
     }
 
-    /// What it lies on, to open again.
+    /// The disk, to open it again.
     pub fn disk(&self) -> &MemoryDisk {
         &self.disk
     }

@@ -11,7 +11,7 @@ use super::{BLOCK_BYTES, SECTOR_BYTES};
 /// Former contents kept of one block. Beyond that those in the middle are forgotten, never the one that is durable.
 const VERSIONS_MAX: usize = 4;
 
-/// What a block was before a write.
+/// Contents of a block before a write.
 #[derive(Debug)]
 struct Version {
     /// The number of that write.
@@ -34,7 +34,7 @@ impl Medium {
         Medium { bytes: vec![0; size_bytes], versions: BTreeMap::new(), written: 0 }
     }
 
-    /// What a reader sees now.
+    /// The bytes that a reader sees now.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -38,13 +38,13 @@ pub use uring::UringFile;
 /// Offsets and lengths of requests are multiples of this many bytes.
 pub const BLOCK_BYTES: usize = tiermem_sys::aligned::ALIGN_BYTES;
 
-/// What a disk writes as a whole, in bytes; a torn write ends after some of them.
+/// Bytes that a disk writes atomically; a torn write ends after some such sectors.
 const SECTOR_BYTES: u64 = 512;
 
 /// Called, on any thread, when something may have been completed. It must not block, nor call the device.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Fill the buffer from the device.
@@ -60,11 +60,11 @@ pub enum Op {
 pub struct Request {
     /// The caller's name for it, handed back unchanged.
     pub token: u64,
-    /// What to do.
+    /// The operation.
     pub op: Op,
     /// Where on the device, in bytes: a multiple of [`BLOCK_BYTES`].
     pub offset: u64,
-    /// What to write, or where to read to. Empty for [`Op::Sync`].
+    /// The bytes to write, or the buffer to read into. Empty for [`Op::Sync`].
     pub buffer: AlignedBuffer,
 }
 
@@ -155,7 +155,7 @@ pub trait BlockIo: Send {
     fn sync(&mut self) -> Result<(), BlockError>;
     /// The bytes that requests may lie in.
     fn capacity_bytes(&self) -> u64;
-    /// How it works, for the log: a few words.
+    /// The implementation, for the log: a few words.
     fn describe(&self) -> &'static str {
         "a device"
     }

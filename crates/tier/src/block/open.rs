@@ -13,7 +13,7 @@ use super::{BLOCK_BYTES, BlockIo, OpenError, ThreadedFile, UringFile};
 /// Threads of [`Backend::Threads`]: as many requests as the kernel sees at once.
 const THREADS: usize = 16;
 
-/// How requests reach the kernel.
+/// I/O backend: how requests reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// io_uring where the kernel allows it, threads otherwise.

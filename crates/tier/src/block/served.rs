@@ -8,7 +8,7 @@ use super::{BlockError, BlockIo, Completion, Request, Waker};
 
 /// The workers. Dropping them waits for requests in flight.
 pub trait Workers: Send {
-    /// How they work, past the page cache and through it.
+    /// Description of the workers, with direct I/O and through the page cache.
     const WORDS: [&'static str; 2];
 
     /// Takes requests that the device can do; answers those that it cannot.

@@ -59,7 +59,7 @@ impl Simulation {
         self.lock().due.keys().next().copied()
     }
 
-    /// How many requests were submitted to all devices and stores, direct reads, writes and syncs among them.
+    /// Number of requests submitted to all devices and stores, direct reads, writes and syncs among them.
     pub fn submitted(&self) -> u64 {
         self.lock().submitted
     }
@@ -141,7 +141,7 @@ pub fn for_each_seed(run: impl Fn(u64)) {
     }
 }
 
-/// What a test may do to one device or store while an engine has it.
+/// Faults that a test sets on one device or store while an engine uses it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Troubles {
     /// Nothing is done.
@@ -152,13 +152,13 @@ pub struct Troubles {
     pub refuses_writes: bool,
     /// Requests in a thousand that fail, except direct reads, writes and syncs.
     pub failures_per_mille: u64,
-    /// So many submissions are spared, and the next one fails, once.
+    /// The submission after this number of others fails, once.
     pub fails_after: Option<u64>,
-    /// What a sync takes beyond what any request does. Direct syncs, which are waited for, take no time.
+    /// Additional time of a sync. Direct syncs, which are waited for, take no time.
     pub sync_ns: u64,
 }
 
-/// How much of a request has happened.
+/// The part of a request that has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Nothing.
@@ -180,9 +180,9 @@ pub enum Fate {
 
 /// A medium and the requests that are carried out on it.
 pub trait Target {
-    /// What is asked.
+    /// Type of requests.
     type Request;
-    /// What is answered.
+    /// Type of completions.
     type Completion;
     /// The number of the last write that took effect.
     fn written(&self) -> u64;
@@ -230,12 +230,12 @@ impl<T: Target> Simulated<T> {
         device
     }
 
-    /// What a test may do to it.
+    /// The faults, for a test to set.
     pub fn troubles(&self) -> Arc<Mutex<Troubles>> {
         Arc::clone(&self.troubles)
     }
 
-    /// What it lies on.
+    /// The medium.
     pub fn target(&self) -> &T {
         &self.target
     }
@@ -279,7 +279,8 @@ impl<T: Target> Simulated<T> {
         out.append(&mut self.done);
     }
 
-    /// Lets time pass until something is done, and takes it. Nothing is taken where nothing is in flight, or all hangs.
+    /// Advances the time until a request is done, and takes its
+    /// completion. Takes nothing where nothing is in flight, or all hangs.
     pub fn take_next(&mut self, out: &mut Vec<T::Completion>) {
         let first_ns = self.flights.iter().map(|flight| flight.due_ns).min();
         if let Some(first_ns) = first_ns.filter(|_| self.done.is_empty()) {

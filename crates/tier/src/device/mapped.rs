@@ -135,7 +135,7 @@ impl Mapped {
     }
 }
 
-/// How large a device is. A character device does not tell by itself.
+/// Size of a device. A character device does not report it by itself.
 fn device_bytes(mut file: &File, is_char: bool, number: u64) -> io::Result<u64> {
     if !is_char {
         return file.seek(SeekFrom::End(0));

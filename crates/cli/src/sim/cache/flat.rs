@@ -60,7 +60,7 @@ pub struct FlatArgs {
 }
 
 impl FlatArgs {
-    /// How K is chosen: a plan with what was said otherwise.
+    /// Choice of K: a plan with the options of the command line.
     fn dlru(&self, plan: Plan) -> Plan {
         let (window, rate) = (self.k_window.unwrap_or(plan.window), self.k_sample.unwrap_or(plan.rate));
         Plan { window, rate, ..plan }

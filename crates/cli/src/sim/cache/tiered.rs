@@ -25,7 +25,7 @@ use crate::output::{self, Cell, Format, Rows};
 use crate::source::{TraceArgs, sample_rate};
 use crate::tiers;
 
-/// What is counted, of a window or of the whole.
+/// Counters of a window or of the whole run.
 const COUNTED: [&str; 16] = [
     "requests",
     "misses",
@@ -71,7 +71,7 @@ const FLASH_FIELDS: &[&str] = &[
     "write_amplification",
     "lifetime_years",
 ];
-/// What the store keeps with each value: an eight-byte header and a key name of sixteen digits.
+/// Bytes that the store keeps with each value: an eight-byte header and a key name of sixteen digits.
 const ITEM_OVERHEAD_BYTES: u64 = ITEM_HEADER_BYTES + 16;
 const ITEM_HEADER_BYTES: u64 = 8;
 const NS_PER_YEAR: f64 = 365.25 * 86_400.0 * 1e9;
@@ -97,7 +97,7 @@ const fn around_counted<const N: usize>(
     fields
 }
 
-/// What the store's ladder and log are of.
+/// Kinds of tiers of the store's ladder and log.
 const SERVED: [TierKind; 5] =
     [TierKind::Dram, TierKind::Numa, TierKind::Dax, TierKind::Emulated, TierKind::Flash];
 /// A shard's region of a flash device is a multiple of this.
@@ -213,7 +213,7 @@ pub struct TieredArgs {
 }
 
 impl TieredArgs {
-    /// How tenants share tiers of these curves, if they are told apart.
+    /// How tenants share tiers of these curves, if there are tenants.
     fn sharing(&self, curves: &[Curve]) -> Option<cache::Sharing> {
         let aim = match self.tenants {
             Sharing::Free => return None,
@@ -486,7 +486,7 @@ pub fn run(
     output::print_record(format, &total, &lists).map_err(Failure::failed)
 }
 
-/// What has happened between two moments.
+/// Differences between two moments.
 fn since(before: &Totals, after: &Totals, acts_max: usize) -> Vec<Cell> {
     let requests = after.requests - before.requests;
     let per_request = |count: f64| count / requests.max(1) as f64;

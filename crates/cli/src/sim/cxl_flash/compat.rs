@@ -15,7 +15,7 @@ use tiermem_sim::cxl_flash::outcome::{Answers, Counts, Outcome};
 /// Latencies beyond this count as this.
 const LATENCY_NS_MAX: u64 = 1 << 40;
 
-/// What the published simulator cannot do, if the device asks for it.
+/// The error if the device needs something that the published simulator cannot do.
 pub fn refused(device: &Device) -> Option<ConfigError> {
     let refuse = |key: &str, why: &str| Some(ConfigError::key(key, format!("{why} with --compat atc23")));
     if device.geometry.unit_bytes != 4096 {

@@ -80,7 +80,7 @@ fn count(count: impl Into<u64>) -> Cell {
     Cell::Count(count.into())
 }
 
-/// What does not apply: null in JSON, empty elsewhere.
+/// A field that does not apply: null in JSON, empty elsewhere.
 fn nothing() -> Cell {
     Cell::Number(f64::NAN, 0)
 }

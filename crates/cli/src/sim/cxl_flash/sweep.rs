@@ -35,7 +35,7 @@ impl Axis {
 /// One device of a grid.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// What the sweep set for it.
+    /// The sweep's settings of it.
     pub setting: String,
     /// The device.
     pub device: Device,
@@ -103,7 +103,7 @@ impl Point {
     }
 }
 
-/// What a run found.
+/// Result of a run.
 #[derive(Debug, Default)]
 pub struct SweepResult {
     /// Rows in the order of the points.

@@ -97,7 +97,7 @@ fn one(out: &mut impl Write, row: &[Cell]) -> io::Result<()> {
     )
 }
 
-/// How long requests take, and where they wait.
+/// Latency of requests, and where they wait.
 fn latencies(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
     let mut line = |name: &str, value: String, remark: String| print_lines::line(out, name, value, remark);
     line("requests", grouped(row.count("requests")), String::new())?;
@@ -126,7 +126,7 @@ fn latencies(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// What the device's cache finds, and what is fetched into it unasked.
+/// Hits of the device's cache, and prefetches into it.
 fn cache(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
     let mut line = |name: &str, value: String, remark: String| print_lines::line(out, name, value, remark);
     line("hits", grouped(row.count("hits")), row.of_requests("hits"))?;
@@ -160,7 +160,7 @@ fn cache(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// What the flash does, and how long it lasts so.
+/// Activity of the flash, and its lifetime at this rate.
 fn flash(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
     let mut line = |name: &str, value: String, remark: String| print_lines::line(out, name, value, remark);
     let repeated = match row.count("repeated_reads") {

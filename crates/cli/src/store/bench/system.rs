@@ -84,7 +84,7 @@ pub enum SystemKind {
     AllCxl,
 }
 
-/// What one slice of the trace gave.
+/// Measurements of one slice of the trace.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured {
     pub requests: u64,
@@ -126,7 +126,7 @@ fn interleave(ladder: &mut LadderConfig, fast_share: f64) {
     ladder.watermarks = None;
 }
 
-/// How the engine tells tenants apart, and divides by `plan` if it does that.
+/// How the engine assigns tenants, and divides by `plan` if it does.
 fn tenancy(kind: SystemKind, plan: &Plan) -> Tenancy {
     let aim = match kind {
         SystemKind::EqualTenants => Aim::Off,

@@ -10,7 +10,7 @@ use super::form::Form;
 use super::line::{Mapped, Parsed, Reason, Seen};
 use crate::capture::table::{Kind, Table};
 
-/// What is read at once.
+/// Bytes of one read.
 const BLOCK_BYTES: usize = 1 << 20;
 /// The longest line; symbols of C++ may be long, these are longer.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 10;

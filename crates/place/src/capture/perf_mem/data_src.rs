@@ -146,7 +146,7 @@ pub(super) fn decode(bits: u64) -> (Option<Op>, Answer) {
     (op, if is_remote { elsewhere(answer) } else { answer })
 }
 
-/// What the level's bits alone say.
+/// The answer according to the level's bits alone.
 fn of_level(level: u64) -> Answer {
     match level & LVL_NAMED {
         0 => Answer::Unknown,
@@ -259,7 +259,7 @@ mod tests {
         assert!(Answer::ALL.iter().enumerate().all(|(at, answer)| *answer as usize == at));
     }
 
-    /// What kernels put together for known processors.
+    /// Values that kernels compose for known processors.
     #[test]
     fn what_processors_say() {
         for (bits, op, answer) in [

@@ -9,7 +9,7 @@ use tiermem_base::Op;
 use super::data_src::decode;
 use super::line::{Parsed, Reason, Seen, decimal, hexadecimal, mode_of, process};
 
-/// What the first line is.
+/// The first line.
 const HEADER: &[u8] = b"# PID, TID, IP, ADDR, ";
 const HEADER_END: &[u8] = b"LOCAL WEIGHT, DSRC, SYMBOL";
 /// Columns that may stand between the address and the weight.

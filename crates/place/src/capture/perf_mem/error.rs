@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use super::line::Reason;
 
-/// What prints a recording in the form that is read here.
+/// Command that prints a recording in the form that is read here.
 pub const PRINT_COMMAND: &str =
     "perf script -F comm,pid,tid,time,event,addr,data_src,weight,ip,sym,dso --show-mmap-events";
 
-/// What went wrong.
+/// Errors of recording with perf and of importing.
 #[derive(Debug, thiserror::Error)]
 pub enum PerfMemError {
     /// No file was named.
@@ -102,7 +102,7 @@ pub enum PerfMemError {
 }
 
 impl PerfMemError {
-    /// How to mend it; empty where nothing is known to help.
+    /// How to fix it; empty where no remedy is known.
     pub fn advice(&self) -> String {
         match self {
             PerfMemError::Form { advice, .. } => advice.clone(),

@@ -41,7 +41,7 @@ pub(super) type Refusal = (&'static str, String);
 /// Bytes of a file that tell its form.
 pub(super) const HEAD_BYTES: usize = 256 << 10;
 
-/// What files begin with that are no text.
+/// First bytes of files that are not text.
 const MAGICS: [(&[u8], &str, &str); 5] = [
     (b"PERFILE2", "this is perf's own file, not its text", ""),
     (b"PERFFILE", "this is perf's own file, not its text", ""),

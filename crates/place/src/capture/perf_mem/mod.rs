@@ -36,14 +36,14 @@ use super::Stop;
 
 /// Bytes of a part that one thread reads at a time.
 const PART_BYTES: u64 = 32 << 20;
-/// How often is looked whether threads are done, and progress is told.
+/// Time between checks whether threads are done, and between reports of progress.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// The shortest slice, in nanoseconds: what perf's times tell apart.
 const SLICE_NS_MIN: u64 = 1000;
 /// The largest granule, in bytes.
 const GRANULE_BYTES_MAX: u64 = 1 << 30;
 
-/// How samples are put into slices.
+/// How samples are assigned to slices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Slicing {
     /// By their times where they have any, else by file.
@@ -55,7 +55,7 @@ pub enum Slicing {
     File,
 }
 
-/// What to take from a text.
+/// Options of an import.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
     /// The process; `None`: that with most samples.
@@ -64,7 +64,7 @@ pub struct ImportOptions {
     pub granule_bytes: u64,
     /// The length of a slice in nanoseconds, at least 1000.
     pub slice_ns: u64,
-    /// How samples are put into slices.
+    /// How samples are assigned to slices.
     pub slicing: Slicing,
     /// A copy of the process's `/proc/PID/maps`. `None`: what the text says of mappings, else stretches of addresses.
     pub maps: Option<PathBuf>,

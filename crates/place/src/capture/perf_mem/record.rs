@@ -19,16 +19,16 @@ use super::error::PerfMemError;
 use super::{ImportOptions, Input, import_inputs};
 use crate::capture::Stop;
 
-/// How often is looked whether perf has ended.
+/// Time between checks whether perf has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long perf may take to write down what it has after it was asked to end.
+/// Time for perf to write its data after it was asked to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of what perf says that are shown.
 const SAID_BYTES: u64 = 2000;
 /// Where the kernel lists what can be sampled.
 const DEVICES: &str = "/sys/bus/event_source/devices";
 
-/// What is recorded.
+/// Target of a recording.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A program that is started for it, and its arguments.
@@ -37,10 +37,10 @@ pub enum Target {
     Process(u32),
 }
 
-/// How to record.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// What is recorded.
+    /// The target.
     pub target: Target,
     /// The recording ends then; `None`: with the program, or when it is asked to stop.
     pub duration: Option<Duration>,
@@ -56,7 +56,7 @@ pub struct RecordOptions {
     pub period: Option<u64>,
     /// The program perf.
     pub perf: OsString,
-    /// What to take from the samples.
+    /// Options of the import.
     pub import: ImportOptions,
 }
 
@@ -199,7 +199,7 @@ fn sample(options: &RecordOptions, data: &Path, stop: &Stop) -> Result<(), PerfM
     if is_there { Ok(()) } else { Err(failed("perf mem record", status, &mut said)) }
 }
 
-/// Has perf print the samples, and reads them as they come.
+/// Runs perf to print the samples, and reads them as they come.
 fn print(
     options: &RecordOptions,
     data: &Path,

@@ -10,7 +10,7 @@ use super::data_src::Answer;
 use super::line::{Parsed, Seen};
 use super::*;
 
-/// What perf 6.1 printed of the same 25 samples, one of each answer (`testdata/README.md`).
+/// Output of perf 6.1 for the same 25 samples, one of each answer (`testdata/README.md`).
 const SCRIPT: &str = include_str!("../../../testdata/perf_script_6.1.txt");
 const DUMP: &str = include_str!("../../../testdata/perf_mem_dump_6.1.txt");
 const DUMP_COMMAS: &str = include_str!("../../../testdata/perf_mem_dump_6.1.csv");
@@ -347,7 +347,7 @@ fn parts_side_by_side_are_read_as_one_text() {
     }
 }
 
-/// What a line says, the slow and obvious way: words between blanks, from the words of the data source outward.
+/// Parses a line the slow and obvious way: words between blanks, from the words of the data source outward.
 fn slowly(line: &str) -> Option<(u32, u64, u64, Answer, u64)> {
     let (before, behind) = line.split_once("|OP ")?;
     let words: Vec<&str> = before.split_whitespace().collect();

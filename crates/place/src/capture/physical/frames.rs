@@ -13,7 +13,7 @@ use std::num::NonZeroU64;
 
 use tiermem_base::intern::Interner;
 
-/// What a page table says of a page.
+/// Result of looking up a page in the page table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageLookup {
     /// It lies in this frame, the physical address over 4096.
@@ -51,7 +51,7 @@ pub struct FrameCounts {
     pub at_once: u64,
     /// Pages with a frame that became known later.
     pub late: u64,
-    /// How often a page was found in another frame than before.
+    /// Number of times that a page was found in another frame than before.
     pub remapped: u64,
 }
 
@@ -175,7 +175,7 @@ impl Frames {
         (!self.moved.is_empty()).then(|| std::mem::take(&mut self.moved))
     }
 
-    /// How pages were resolved so far.
+    /// Counts of resolved pages so far.
     pub fn counts(&self) -> FrameCounts {
         self.counts
     }

@@ -42,14 +42,14 @@ const SWEEP_SHARE: u32 = 50;
 /// Batches that are read behind the last transaction, so that its access has happened when its page is looked at.
 const BATCHES_BEHIND: u32 = 2;
 
-/// What is to be recorded.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program and its arguments.
     pub command: Vec<OsString>,
     /// The caches that are modelled.
     pub caches: Shapes,
-    /// What takes how long.
+    /// The time model.
     pub timing: Timing,
     /// Transactions between the last-level cache and memory after which the program is ended.
     pub transactions: u64,
@@ -59,7 +59,7 @@ pub struct Options {
     pub fetches: bool,
 }
 
-/// How a recording came to its end.
+/// How a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// All transactions that were asked for are there, and the program was ended.
@@ -72,7 +72,7 @@ pub enum Ending {
     TracerDied,
 }
 
-/// What was recorded.
+/// Summary of a recording.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// Lines read from memory in the trace.
@@ -81,7 +81,7 @@ pub struct Summary {
     pub stores: u64,
     /// Transactions left out because their frame never became known.
     pub left_out: u64,
-    /// How the pages were resolved.
+    /// Counts of resolved pages.
     pub pages: FrameCounts,
     /// Page faults that were watched; `None` if that was not possible, and why.
     pub faults: Result<u64, String>,
@@ -91,9 +91,9 @@ pub struct Summary {
     pub instructions: u64,
     /// Loads and stores of the program.
     pub accesses: u64,
-    /// What the recording took.
+    /// Duration of the recording.
     pub wall: Duration,
-    /// What the program would have taken for as much, by the model, in nanoseconds.
+    /// Modelled time of the program for the same work, in nanoseconds.
     pub modelled_ns: u64,
     /// Why it ended.
     pub ending: Ending,

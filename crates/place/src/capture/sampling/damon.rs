@@ -18,14 +18,14 @@ use super::{Seen, Shape, Source};
 
 /// Where the kernel keeps DAMON's files.
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
-/// How often pages are looked at, how often what was seen is added up, how often mappings are looked at.
+/// Periods of sampling pages, of aggregating the samples, and of updating mappings.
 const SAMPLE_US: u64 = 5_000;
 const AGGREGATION_US: u64 = 100_000;
 const UPDATE_US: u64 = 1_000_000;
 /// Fewest and most regions that the monitor divides the program's memory into.
 const REGIONS: (u64, u64) = (100, 5_000);
 
-/// What is monitored.
+/// Subject of monitoring.
 enum Subject<'a> {
     /// The virtual addresses of a process.
     Process(u32),

@@ -137,8 +137,8 @@ impl Division {
         })
     }
 
-    /// What is to be looked at of mappings of files, or of what is no file's, in the order of addresses: runs of what is divided so,
-    /// granules of what is divided otherwise, and what is not divided.
+    /// The runs to observe, of mappings of files or of anonymous memory, in the order of addresses:
+    /// runs of sampled granules, whole granules where they are not sampled, and undivided mappings.
     pub fn looked_at(&self, mappings: &[MapLine], wanted: impl Fn(bool) -> bool, runs: &mut Vec<Run>) {
         runs.clear();
         for range in self.ranges.iter().filter(|range| wanted(range.is_file)) {
@@ -166,7 +166,7 @@ fn whole(range: &Divided) -> Draw {
     Draw { granule_bytes: bytes, origin, run_bytes: bytes, seed: 0 }
 }
 
-/// Has the agent divide a range; returns the number of mappings that resulted.
+/// Makes the agent divide a range; returns the number of mappings that resulted.
 fn made(agent: &mut Agent, range: &Divided, draw: Draw, refused: &mut Option<String>) -> u64 {
     let (bytes, granules) = (range.end - range.start, range.granules);
     let done = if range.drawn {

@@ -24,7 +24,7 @@ pub(super) struct Seen {
     pub address: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// How often, in the source's unit.
+    /// Number of accesses, in the source's unit.
     pub weight: f64,
     /// Load or store.
     pub op: Op,
@@ -61,7 +61,7 @@ impl Granules {
 /// [`Self::close_window`] in turn; and [`Self::collect`] at its end. Errors of a process that has gone or has begun another
 /// program are no errors of the source: the recorder finds that out by itself.
 pub(super) trait Source {
-    /// What it tells.
+    /// Description of the source.
     fn describe(&self) -> recording::Source;
 
     /// Mappings may have come and gone. `agent` is the one within the program, if there is one.
@@ -70,7 +70,7 @@ pub(super) trait Source {
     /// If the source cannot work here at all.
     fn begin(&mut self, shape: &Shape<'_>, agent: Option<&mut Agent>) -> io::Result<()>;
 
-    /// How many windows it wants in a slice at most. Each costs the program something; each tells another range of rates.
+    /// Most windows in a slice. Each costs the program time, and each covers another range of rates.
     fn windows_max(&self) -> u32 {
         3
     }
@@ -88,7 +88,7 @@ pub(super) trait Source {
     /// Tells what was seen in a slice of this length.
     fn collect(&mut self, slice: Duration, each: &mut dyn FnMut(Seen)) -> io::Result<()>;
 
-    /// What the user should know in the end; empty if nothing.
+    /// Notes for the user at the end; empty if there are none.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }

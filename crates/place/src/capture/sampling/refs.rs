@@ -88,7 +88,7 @@ impl Refs {
         })
     }
 
-    /// Has the kernel tell.
+    /// Reads the kernel's figures.
     fn look(&mut self) -> io::Result<()> {
         self.usages.clear();
         let Refs { smaps, usages, .. } = self;
@@ -119,7 +119,7 @@ impl Refs {
         self.windows.add(run.granule_start, bytes, scale, window, fresh);
     }
 
-    /// What the kernel has told of a mapping before this window, and how much of it was in memory then.
+    /// Resident bytes of a mapping before this window, by the kernel's figures.
     fn resident_before(&self, usage: &Usage, before: &[Usage]) -> u64 {
         if !self.is_current {
             return usage.resident_bytes;
@@ -143,7 +143,7 @@ fn note_huge(usage: &Usage, is_file: Option<bool>, huge: &mut [bool; 2]) {
     }
 }
 
-/// How much of a process is in memory; 0 if it has gone.
+/// Resident bytes of a process; 0 if it has gone.
 fn resident_bytes(pid: u32) -> u64 {
     let pages = std::fs::read_to_string(format!("/proc/{pid}/statm"))
         .ok()

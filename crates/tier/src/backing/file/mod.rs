@@ -19,12 +19,12 @@ use slab::Slab;
 use self::worker::FileWorker;
 use super::{Aligning, Backing, BackingError, Completion, Identity, Op, OpenError, Request, Waker};
 
-/// How a file is opened.
+/// Options of opening a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileOptions {
     /// Whether writes are refused.
     pub read_only: bool,
-    /// How requests reach the kernel.
+    /// I/O backend.
     pub backend: Backend,
 }
 
@@ -75,7 +75,7 @@ fn told(error: &BlockError) -> BackingError {
     if error.is_full() { BackingError::Full } else { BackingError::Failed(error.to_string()) }
 }
 
-/// What can be said better where it is known that nothing is to be made.
+/// More precise errors of opening, as nothing is to be created here.
 fn explain(path: &Path, error: block::OpenError, read_only: bool) -> OpenError {
     let path = path.to_owned();
     let wanted = if read_only { "read" } else { "write" };

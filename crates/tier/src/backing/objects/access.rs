@@ -61,14 +61,14 @@ pub(super) struct Objects {
     pub prefix: Path,
     /// Whether the store itself supports conditions. Otherwise no other process may write, which a lock must ensure.
     pub conditional: bool,
-    /// How long a request may take, repetitions and all, besides what its bytes need at [`SLOW_BYTES_PER_S`].
+    /// Time limit of a request with its repetitions, beside the time of its bytes at [`SLOW_BYTES_PER_S`].
     pub patience: Duration,
 }
 
 /// A connection so slow is still waited for.
 const SLOW_BYTES_PER_S: u64 = 1 << 20;
 
-/// So many times a get is repeated of an object that turns out to be longer than the get had it.
+/// Most repetitions of a get of an object that turns out to be longer than the get had it.
 const LONGER_MAX: usize = 3;
 
 impl Objects {

@@ -42,7 +42,7 @@ pub(super) enum PutEnd {
 }
 
 impl Chunks {
-    /// Those bytes of a part that the chunk's object has; the others are zeroes.
+    /// The bytes of a part that the chunk's object has; the others are zeroes.
     pub async fn read(&self, part: ChunkRange) -> Result<Bytes, BackingError> {
         let range = (HEADER_BYTES + part.from) as u64..(HEADER_BYTES + part.to) as u64;
         let path = self.objects.path(&chunk_name(part.chunk));
@@ -103,7 +103,7 @@ impl Chunks {
         }
     }
 
-    /// What to say when a chunk is not what it was after our last put.
+    /// The outcome when a chunk is not in the state of our last put.
     pub async fn conflict(&self, chunk: u64) -> PutEnd {
         if let Some((_, fence)) = &self.writer
             && let Err(error) = fence.lock().await.look(Instant::now()).await

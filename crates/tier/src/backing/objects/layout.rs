@@ -176,7 +176,7 @@ pub(super) struct ChunkRange {
 }
 
 impl Shape {
-    /// How many bytes of the volume a chunk has: the last one may be shorter.
+    /// Bytes of the volume in a chunk: the last one may be shorter.
     pub fn bytes_of(&self, chunk: u64) -> usize {
         (self.size_bytes - chunk * self.chunk_bytes).min(self.chunk_bytes) as usize
     }

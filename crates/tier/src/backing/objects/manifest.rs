@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::access::{Expected, Objects, Trouble};
 use super::layout::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Id, MANIFEST, SIZE_BYTES_MAX, Shape};
 
-/// What makes a JSON object a manifest.
+/// Marks a JSON object as a manifest.
 const FORMAT: &str = "tiermem volume";
 
 /// The only version there is so far.
@@ -25,7 +25,7 @@ const ATTEMPTS_MAX: usize = 16;
 pub(super) struct Manifest {
     format: String,
     version: u32,
-    /// Which volume it is, for ever.
+    /// Permanent identity of the volume.
     pub volume: Id,
     pub size_bytes: u64,
     pub chunk_bytes: u64,

@@ -84,7 +84,7 @@ use super::{Backing, BackingError, Completion, Identity, OpenError, Request, Wak
 /// The size of chunks, unless told otherwise.
 const CHUNK_BYTES: u64 = 4 << 20;
 
-/// How a volume of objects is opened.
+/// Options of opening a volume of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectsOptions {
     /// Whether writes are refused.
@@ -93,11 +93,11 @@ pub struct ObjectsOptions {
     pub create_bytes: Option<u64>,
     /// The size of the chunks of a volume that is made: a power of two. If there is one, it must have this.
     pub chunk_bytes: Option<u64>,
-    /// How long a request may take, repetitions and all, besides a second for each MiB.
+    /// Time limit of a request with its repetitions, beside a second for each MiB.
     pub patience: Duration,
     /// Puts that begin longer after a look at the manifest wait for another one.
     pub trust: Duration,
-    /// How often the manifest is looked at though nothing else calls for it.
+    /// Time between looks at the manifest when nothing else requires one.
     pub look_every: Duration,
 }
 
@@ -307,7 +307,7 @@ impl Backing for ObjectsBacking {
 }
 
 impl Drop for ObjectsBacking {
-    /// What is in flight may have been done or not.
+    /// Requests in flight may have been done or not.
     fn drop(&mut self) {
         self.queue = None;
         if let Some(thread) = self.thread.take() {

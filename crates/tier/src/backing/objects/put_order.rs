@@ -96,7 +96,7 @@ impl PutOrder {
         Some(chunk)
     }
 
-    /// What waits for a chunk.
+    /// The changes that wait for a chunk.
     pub fn waiting(&self, chunk: u64) -> &[Change] {
         self.lines.get(&chunk).map_or(&[], |line| &line.waiting)
     }

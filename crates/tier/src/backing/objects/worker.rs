@@ -42,7 +42,7 @@ struct Job {
     error: Option<BackingError>,
 }
 
-/// What a task comes back with.
+/// Result of a task.
 enum Event {
     Read { job: usize, part: ChunkRange, result: Result<Bytes, BackingError> },
     Stored { chunk: u64, result: Result<Stored, BackingError> },
@@ -179,7 +179,8 @@ impl Worker {
         self.part_is_done(job, Ok(()));
     }
 
-    /// What was put is durable. That it was ours to put is not known before the manifest was looked at again.
+    /// All completed puts are durable. Whether this process was still
+    /// the writer is known only after another look at the manifest.
     fn flush(&mut self, job: usize) {
         let Some((_, fence)) = &self.chunks.writer else { return self.part_is_done(job, Ok(())) };
         let (fence, since) = (fence.clone(), Instant::now());
@@ -348,7 +349,7 @@ impl Worker {
     }
 }
 
-/// What the volume is and in which state.
+/// Identity and state of the volume.
 async fn state(chunks: &Chunks) -> Identity {
     let changes = match &chunks.writer {
         Some((_, fence)) => fence.lock().await.state().await.ok(),
