@@ -46,7 +46,8 @@ fn what_was_in_flight_is_sent_again_and_what_was_not_flushed_is_told() {
     let done = store.one(Request::write(7, 8192, 512, buffer(&[2; 512])));
     assert_eq!((done.result, done.session, store.store.session()), (Ok(()), 0, 0));
 
-    // Done and not answered; also a write long enough not to be copied, and first a read, which ends in the midst of its data.
+    // Done and not answered; also a write long enough not to be
+    // copied, and first a read, which ends in the middle of its data.
     toy.silent(true);
     let before = toy.wait_for_requests(0);
     store.store.submit(Request::read(1, 0, 5000, AlignedBuffer::zeroed(5000)));

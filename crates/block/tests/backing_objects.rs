@@ -222,7 +222,7 @@ fn somebody_who_heeds_no_manifest_is_noticed() {
         }
         let bytes = if covers { vec![5; CHUNK as usize] } else { vec![5; 10] };
         assert_says(store.write(0, &bytes), "changed by somebody else");
-        // It was told; what is tried again is a change of what is there now.
+        // The error was reported; a retry changes what is there now.
         assert_eq!(store.write(0, &bytes), Ok(()));
         assert_eq!(store.flush(), Ok(()));
         let right = if covers { 5 } else { u8::from(foreign.is_some()) };
@@ -312,7 +312,7 @@ fn neighbours_share_a_put() {
     while shelf.chunk_puts() == before {
         std::thread::yield_now();
     }
-    // A read waits for no put, and so many others do not wait for this chunk.
+    // A read waits for no put, and enough other requests keep this chunk from waiting.
     store.store.submit(Request::read(1000, CHUNK, 1, buffer(&[9])));
     let mut done = Vec::new();
     store.wait_until(&mut done, |done, _| !done.is_empty());

@@ -98,7 +98,7 @@ proptest! {
         world.check_cache(true);
     }
 
-    /// Whenever one looks at the stores, they are between two flushes.
+    /// At any moment the stores are between two flushes.
     #[test]
     fn the_stores_are_always_between_two_flushes(
         setup in setups(), seed in any::<u64>(), requests in 50usize..300, depth in 1usize..40, durable in any::<bool>(),
@@ -122,7 +122,7 @@ proptest! {
 proptest! {
     #![proptest_config(worlds())]
 
-    /// Modes and quotas change, and things are written back and forgotten, while clients go on.
+    /// Modes and quotas change, and blocks are written back and dropped, while clients continue.
     #[test]
     fn clients_do_not_see_what_an_operator_does(
         setup in setups(), seed in any::<u64>(), requests in 50usize..300, depth in 1usize..40, durable in any::<bool>(),

@@ -125,7 +125,7 @@ fn what_is_lost_of_it_is_an_error_and_nothing_older_until_it_is_written_anew() {
         house.set(Fate::Held);
         let write = house.write(2, false);
         house.outcome(write).unwrap();
-        // A flush that waits for it is told, or the next one that comes.
+        // A flush that waits for it reports the failure, or the next flush does.
         let early = flushes_first.then(|| house.send(Task::Flush, 0, false));
         house.set(Fate::Failed);
         let read = house.read();

@@ -172,7 +172,7 @@ fn nobody_waits_for_room_in_a_log_that_has_failed() {
     assert!(done.iter().all(|outcome| outcome.result.is_err()), "{done:?}");
     assert!(house.stats().dirty_pages > 1, "there is no room, and there will not be");
     assert_eq!(house.read(200), value(200));
-    // Nobody needs to be told that it was not done, but it ends.
+    // No client needs to know that it was not done, but it ends.
     house.run(Task::Trim, 0, PART).ok();
 }
 

@@ -25,7 +25,7 @@ fn tell(negotiation: &mut Negotiation, bytes: &[u8]) -> (Result<Progress, Negoti
     (progress, out)
 }
 
-/// A negotiation that was told all of `before`, none of which ended it.
+/// A negotiation after all messages of `before`, none of which ended it.
 fn told(wishes: Wishes, before: &[&[u8]]) -> Negotiation {
     let mut negotiation = Negotiation::new(wishes);
     for bytes in before {

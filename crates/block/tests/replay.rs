@@ -171,7 +171,7 @@ fn a_disk_that_lies_is_found_out() {
         let outcome = verified(vec![target(&house, "a", &[0])], &records);
         assert!(!outcome.is_clean() && outcome.end == End::Whole);
         let total = outcome.total();
-        // It goes on, and counts each sector that is wrong.
+        // The replay continues, and counts each wrong sector.
         assert_eq!((total.requests(), total.errors, outcome.complaints.len()), (5, 0, 2));
         assert!(total.mismatches >= 2, "{lie:?}: {}", total.mismatches);
         let first = &outcome.complaints[0];

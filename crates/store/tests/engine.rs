@@ -93,7 +93,7 @@ fn name(key: u16) -> Vec<u8> {
     format!("key:{key}").into_bytes()
 }
 
-/// The engine beside the map that it is held against.
+/// The engine beside the map that it is compared with.
 struct World {
     engine: Engine,
     /// Values, and when they expire.

@@ -466,7 +466,7 @@ proptest! {
         for db in 0..3 {
             for key in 0..1500 {
                 if let Some(found) = world.get(db, key) {
-                    // Which of a key's versions it is cannot be told where the journal itself was cut off.
+                    // The key's version cannot be known where the journal itself was cut off.
                     let version = u64::from_le_bytes(found[..8].try_into().unwrap());
                     prop_assert_eq!(version * 7919 % 1500, u64::from(key));
                     prop_assert_eq!(version % 3, u64::from(db));

@@ -157,7 +157,7 @@ fn run(steps: Vec<Step>, flash: bool) -> u64 {
             }
         }
     }
-    // Expired keys are not taken up, so what is counted then is there.
+    // Expired keys are not restored, so the keys counted then exist.
     drop(engine);
     engine = machine.start(model.now_ms).0;
     let (mut found, count) = (0, engine.len(0));

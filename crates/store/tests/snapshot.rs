@@ -266,7 +266,7 @@ fn what_was_stopped_is_back_once_and_the_hot_is_in_the_fast_tier() {
     assert_eq!(load(&path.0, Load::Never, &mut self::engine(5, 2, 8)).unwrap(), Loaded::Unwanted);
 }
 
-/// Flash goes on and the snapshot stands still: after an orderly stop both are of one time, and otherwise flash is right.
+/// Flash continues while the snapshot stays: after an orderly stop both are of one time, otherwise flash is right.
 #[test]
 fn over_flash_the_newer_wins() {
     let (path, disk) = (TempPath::new(), MemoryDisk::new(FLASH_BYTES));

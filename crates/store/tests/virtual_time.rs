@@ -100,7 +100,7 @@ struct Pending {
     told: When,
 }
 
-/// When a client is told.
+/// When a client gets its reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum When {
     /// When what it has done is committed, and durable then.
@@ -519,7 +519,7 @@ fn what_was_acknowledged_survives_a_death_in_any_submission() {
                     && world.checkpoint_goes_on()
                     && rng.below(2) == 0
                 {
-                    // A slow sync lets many come and go.
+                    // During a slow sync many requests are made.
                     let bits = if setup.sync_ns > 0 { 6 + rng.below(6) } else { rng.below(9) };
                     let submissions_max = 2 << bits;
                     world.simulation.die_after(rng.below(submissions_max));

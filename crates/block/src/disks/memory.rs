@@ -47,10 +47,10 @@ impl MemoryDisks {
         &mut self.exports[at]
     }
 
-    /// Gives a disk another size. What lies behind it is forgotten.
+    /// Resizes a disk. Bytes beyond the new end are dropped.
     ///
     /// # Panics
-    /// When there is no such disk.
+    /// When the disk does not exist.
     pub fn resize(&mut self, disk: usize, size_bytes: u64) {
         let count = size_bytes.div_ceil(CHUNK_BYTES) as usize;
         self.disks[disk].resize_with(count, || None);

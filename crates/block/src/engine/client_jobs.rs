@@ -7,7 +7,7 @@ use tiermem_tier::block::AlignedBuffer;
 use super::op::{Failure, Kind, Op};
 use crate::disks::{Answer, Asker, BufferPool, Outcome, Piece};
 
-/// A client's job until its outcome is told.
+/// A client's job until its outcome is delivered.
 #[derive(Debug)]
 pub(super) struct Job {
     pub asker: Asker,
@@ -71,7 +71,7 @@ impl Answers {
         self.jobs[job as usize].missed = true;
     }
 
-    /// Whether a job's effect must be durable before its outcome is told.
+    /// Whether a job's effect must be durable before its outcome is delivered.
     pub fn is_durable(&self, job: u32) -> bool {
         self.jobs[job as usize].job.durable
     }
@@ -144,7 +144,7 @@ impl Answers {
         self.done.push(Outcome { asker, result });
     }
 
-    /// Appends what was told since this was called last.
+    /// Appends the outcomes since the last call.
     pub fn take(&mut self, out: &mut Vec<Outcome>) {
         out.append(&mut self.done);
     }

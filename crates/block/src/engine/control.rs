@@ -67,7 +67,7 @@ pub struct Drops {
 }
 
 impl Drops {
-    /// Bytes of the volume that the cache has forgotten so far.
+    /// Bytes of the volume that the cache has dropped so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -33,7 +33,7 @@ pub(super) struct Flushing {
     /// The same, as it was when the flush that runs began.
     direct_flushing: Option<u64>,
     waiters: Vec<Waiter>,
-    /// The failure of a lost write that its client was told is done: the next flush must report it.
+    /// The failure of a lost write that its client saw as done: the next flush must report it.
     lost: Option<Failure>,
 }
 
@@ -137,7 +137,7 @@ impl Flushing {
         std::mem::take(&mut self.waiters)
     }
 
-    /// Records the loss of a write that its client was told is done, and takes the flushes
+    /// Records the loss of a write that its client saw as done, and takes the flushes
     /// that wait for it and must report it. If there is none, the next flush reports it.
     pub fn lose(&mut self, failure: &Failure) -> Vec<Waiter> {
         let is_told = |it: &Waiter| it.promise.owed.is_some() && !it.is_write;

@@ -226,7 +226,7 @@ impl Engine {
         }
     }
 
-    /// Takes what devices and stores have done and goes on with it, until there is nothing that can be done now.
+    /// Processes completions of devices and stores, until nothing more can be done now.
     fn pump(&mut self) {
         self.shared.now_ns = (self.clock)();
         // All that is done by now is known before anything is decided.

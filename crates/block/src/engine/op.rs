@@ -23,7 +23,7 @@ pub(super) fn op_bytes_max(geometry: &Geometry) -> u64 {
     OP_BYTES_MAX.min(1 << share.ilog2())
 }
 
-/// An error, as the client and people are told.
+/// An error, as sent to the client and as a message.
 pub(super) type Failure = (Errno, String);
 
 /// What an operation does.
@@ -108,7 +108,7 @@ pub(super) struct Op {
     pub opened: Vec<u32>,
     /// A flush that comes must wait until it is over.
     pub owed: Option<Generation>,
-    /// Its client was told that it is done.
+    /// Its client was answered before it was stored.
     pub is_early: bool,
     /// The checksums of what it stores, unit by unit.
     pub sums: Vec<u32>,

@@ -90,7 +90,8 @@ impl Work<'_> {
         self.op.claims.iter().all(|claim| claims.grant(*claim))
     }
 
-    /// The operation is planned: claims what its plan fills beside its own range, and goes on when all is granted.
+    /// The operation is planned: claims the range that its plan
+    /// fills beside its own, and continues when all is granted.
     fn planned(mut self) -> After {
         self.shared.volumes[self.op.volume].counts.note_plan(self.op.kind, &self.op.plan);
         if let Some(job) = self.op.job.filter(|_| !self.op.plan.hit) {
@@ -159,7 +160,8 @@ impl Work<'_> {
         }
     }
 
-    /// The operation can do nothing now: it lets go of all and begins anew when that has happened for which it is to wait by this answer.
+    /// The operation cannot continue now: it releases everything and starts
+    /// again when the event has happened that this answer waits for.
     fn try_later(mut self, after: After) -> After {
         self.release_claims();
         self.shared.volumes[self.op.volume].counts.parked += u64::from(after == After::Parks);
@@ -175,7 +177,7 @@ impl Work<'_> {
         }
     }
 
-    /// The operation is over: it replies, unless it has, and lets go of all.
+    /// The operation is over: it replies, unless it has, and releases everything.
     pub fn end(mut self) -> After {
         self.shared.reply(self.op, Vec::new());
         self.shared.extents.finish(&mut self.op.plan);

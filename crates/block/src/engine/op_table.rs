@@ -6,7 +6,7 @@ use slab::Slab;
 
 use super::op::{Op, Stage};
 
-/// What may go on.
+/// An operation that may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ready {
     /// This operation may get what it claims.
@@ -20,7 +20,7 @@ pub(super) enum Ready {
 /// What an operation does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
-    /// It goes on when what it waits for has happened.
+    /// It continues when the event that it waits for has happened.
     Waits,
     /// It is over.
     Ends,

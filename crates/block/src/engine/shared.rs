@@ -33,14 +33,14 @@ pub(super) struct Shared {
     pub volumes: Volumes,
     pub answers: Answers,
     pub pool: BufferPool,
-    /// Operations that go on.
+    /// Operations that may continue.
     pub ready: VecDeque<Ready>,
     /// Parts of operations that were read and cannot be verified until their checksums are in memory.
     pub unproven: Vec<(u32, u32, AlignedBuffer)>,
     pub now_ns: u64,
 }
 
-/// What a client is told of a store's error.
+/// A store's error as sent to a client.
 pub(super) fn failure(error: &BackingError) -> Failure {
     let errno = match error {
         BackingError::OutOfRange { .. } => Errno::Inval,
@@ -62,7 +62,8 @@ impl Shared {
         }
     }
 
-    /// A client wants all that it was told is done to be durable; or what a write brought, which is over, where `is_write` says so.
+    /// Begins a flush: makes durable all writes that the client saw as
+    /// done; or, with `is_write`, only the data of one completed write.
     pub fn begin_flush(&mut self, asker: Asker, at: usize, is_write: bool) {
         let volume = &mut self.volumes[at];
         // What was lost of others is for flushes to tell: a write answers for its own bytes.

@@ -14,7 +14,7 @@ const REGIONS_MIN: usize = 1024;
 pub(super) struct Unmapped {
     region_units: u64,
     last: HashMap<(u16, u64), Lsn>,
-    /// When one looks next.
+    /// Number of regions at the next check.
     regions_max: usize,
 }
 

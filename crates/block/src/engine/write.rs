@@ -37,7 +37,7 @@ impl Work<'_> {
         After::Waits
     }
 
-    /// Whether the client may be told that its write is done though it is not stored yet.
+    /// Whether the client may be answered before its write is stored.
     fn may_be_early(&self) -> bool {
         let plan = &self.op.plan;
         plan.through.is_empty()
@@ -65,7 +65,7 @@ impl Work<'_> {
             shared.lose_parts(op.volume, &lost);
             shared.drop_parts(op.volume, &fetched);
             if let Some(failure) = op.failure.take() {
-                // The flushes that wait for it are told, or the next one.
+                // The flushes that wait for it report the failure, or the next flush does.
                 for waiter in shared.volumes[op.volume].flushing.lose(&failure) {
                     shared.answers.tell(waiter.asker, Err(failure.clone()));
                 }

@@ -29,7 +29,7 @@ impl WriteBack {
         &self.cleaner
     }
 
-    /// The same, to be told what goes on.
+    /// The cleaner, to be informed of events.
     pub fn cleaner_mut(&mut self) -> &mut Cleaner {
         &mut self.cleaner
     }
@@ -77,7 +77,7 @@ impl WriteBack {
         self.wake_ns
     }
 
-    /// Whether it was told something since it decided last.
+    /// Whether it got an event since its last decision.
     pub fn was_told(&self) -> bool {
         self.was_told
     }

@@ -14,7 +14,7 @@ mod log;
 
 pub(super) use log::Log;
 
-/// Bytes of writes at most that are told to be done before they are stored.
+/// Most bytes of writes answered before they are stored.
 const EARLY_BYTES_MAX: u64 = 16 << 20;
 
 /// The order of writes of a cache that outlives the process: what is remembered of its [`Log`]. Of one that does not nothing is
@@ -161,8 +161,8 @@ impl WriteOrder {
         Wait { synced: self.unmapped.last_of(volume.0, units), ..Wait::default() }
     }
 
-    /// Whether a client may be told that its write is done though it is not stored yet: nothing more is promised of it than before, for
-    /// what was not flushed may be lost with the process either way. Where there is no log, a cache in memory is written at once.
+    /// Whether a client may be answered before its write is stored. That promises no more than before, as an unflushed
+    /// write may be lost with the process either way. Where there is no log, a cache in memory is written at once.
     pub fn has_early_room(&self, log: &Log, bytes: u64) -> bool {
         log.is_kept() && self.owed.bytes() + bytes <= EARLY_BYTES_MAX
     }
@@ -174,7 +174,7 @@ impl WriteOrder {
         }
     }
 
-    /// A flush comes: what it must wait for, so that all that was told to be done is durable.
+    /// A flush arrives: the condition that it must wait for, so that all writes answered as done are durable.
     pub fn flush(&mut self, log: &mut Log) -> Promise {
         let Some(journal) = log.journal_mut() else { return Promise::default() };
         let lsn = journal.appended();

@@ -52,5 +52,5 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// A step of a control request: an answer, or how to go on.
+/// A step of a control request: an answer, or how to continue.
 pub(super) type Step<T> = Result<T, Progress>;

@@ -169,7 +169,7 @@ impl Journal {
         units.any(|unit| self.unsealed.has(unit) && self.table.state(unit) == UnitState::Dirty)
     }
 
-    /// Somebody is about to be told that everything up to a record is durable.
+    /// Everything up to a record is about to be acknowledged as durable.
     pub fn promise(&mut self, lsn: Lsn) {
         self.promised = self.promised.max(lsn.min(self.log.appended()));
     }

@@ -293,7 +293,7 @@ impl LogWriter {
         is_sealed
     }
 
-    /// Tells what it has done so far.
+    /// Adds its counts so far.
     pub fn count_into(&self, stats: &mut Stats) {
         stats.batches = self.batches;
         stats.log_written_bytes = self.written_bytes;

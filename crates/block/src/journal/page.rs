@@ -22,7 +22,7 @@ impl PageShape {
     pub fn of(piece_units: u64) -> Self {
         let shape = |slots: u64| PageShape { units: (slots * piece_units) as u32, slots: slots as u32 };
         if piece_units > 512 {
-            // The largest piece has 1024: two pages for each slot, whose entry is in the first.
+            // The largest piece has 1024: two pages for each slot, with the entry in the first.
             return PageShape { units: 512, slots: 1 };
         }
         (1..=331).map(shape).take_while(|shape| shape.end() <= PAGE_BYTES).last().unwrap_or(shape(1))

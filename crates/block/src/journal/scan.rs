@@ -149,7 +149,7 @@ impl<'a> Scan<'a> {
         if reader.left() == 0 { Ok(()) } else { Err(odd()) }
     }
 
-    /// A missing batch may be one whose write was interrupted: then no batch behind it can say that it was durable.
+    /// A missing batch may be one with an interrupted write: then no batch behind it can say that it was durable.
     /// Batches of earlier rounds of the ring, and of ends interrupted before, refer to earlier records only.
     fn look_behind_the_end(&mut self, device: &mut dyn BlockIo) -> Result<(), JournalError> {
         let last = self.last_lsn();

@@ -523,8 +523,8 @@ impl Table {
         self.frames.look_again();
     }
 
-    /// Visits the blocks in the order of slots, and tells whether each is open. Pages that are not in memory are asked of `image`, in
-    /// order; nothing must have been applied to them since they were read.
+    /// Visits the blocks in the order of slots, and whether each is open. `image` gives the pages
+    /// that are not in memory, in order; nothing must have been applied to them since they were read.
     pub fn each_block<E>(
         &self,
         mut image: impl FnMut(u32, &mut [u8]) -> Result<(), E>,

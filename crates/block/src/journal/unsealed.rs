@@ -94,7 +94,7 @@ impl Unsealed {
 
     /// A seal is under way: what becomes dirty from now on need not be waited for by what did before.
     pub fn end_generation(&mut self) {
-        // All three numbers in use: the current one goes on, and ends with a later seal.
+        // All three numbers are in use: the current one continues, and ends with a later seal.
         if self.runs.is_empty() || self.ending.len() == 2 {
             return;
         }

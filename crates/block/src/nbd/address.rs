@@ -15,7 +15,7 @@ pub enum Address {
     Tcp {
         /// Name or address.
         host: String,
-        /// Port; 0 lets the system choose where one listens.
+        /// Port; 0 lets the system choose when listening.
         port: u16,
     },
     /// A socket in the file system. A path that begins with a zero byte is in the abstract namespace.

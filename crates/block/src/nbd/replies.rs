@@ -53,7 +53,7 @@ impl Replies {
         out.extend_from_slice(&Self::simple(cookie, None));
     }
 
-    /// Appends what says that a whole request failed; `reason` is told where the form has room for it.
+    /// Appends the failure of a whole request; `reason` is sent where the form has room for it.
     pub fn failed(self, cookie: u64, error: Errno, reason: &str, out: &mut Vec<u8>) {
         if self.structured {
             let reason = fitting(reason);

@@ -12,7 +12,7 @@ pub enum Incoming {
     /// A request to serve. A write's payload follows: [`Requests::payload`] or [`Requests::payload_taken`] must take it
     /// before the next request is read.
     Request(Request),
-    /// A request that must be refused. Its payload, if any, is passed over.
+    /// A request that must be refused. Its payload, if any, is skipped.
     Refused(Refusal),
     /// The client has gone; nothing behind this counts.
     Disconnect,

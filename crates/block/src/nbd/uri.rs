@@ -24,7 +24,7 @@ pub struct NbdUri {
     pub tls_verify_peer: bool,
 }
 
-/// Why a text is no such URI.
+/// Errors of a text that is not such a URI.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
     /// It does not begin with `nbd://` or one of its kin.
@@ -33,7 +33,7 @@ pub enum UriError {
     /// `nbd://` without a host.
     #[error("`{0}` names no host")]
     NoHost(String),
-    /// The host and port cannot be told apart.
+    /// Host and port cannot be separated.
     #[error("`{0}` is no host with a port")]
     Authority(String),
     /// A user in front of the host.

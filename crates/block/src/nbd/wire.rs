@@ -50,7 +50,7 @@ pub const STATE_ZERO: u32 = 1 << 1;
 
 /// Options that a client sends before transmission (section "Option types").
 pub mod option {
-    /// Choose an export; errors can only be told by hanging up.
+    /// Choose an export; the only way to report an error is to hang up.
     pub const EXPORT_NAME: u32 = 1;
     /// End the session.
     pub const ABORT: u32 = 2;
@@ -92,7 +92,7 @@ pub mod reply {
     pub const ERR_PLATFORM: u32 = ERROR_BIT + 4;
     /// Only over TLS.
     pub const ERR_TLS_REQD: u32 = ERROR_BIT + 5;
-    /// There is no such export.
+    /// The export does not exist.
     pub const ERR_UNKNOWN: u32 = ERROR_BIT + 6;
     /// The server is going down.
     pub const ERR_SHUTDOWN: u32 = ERROR_BIT + 7;

@@ -88,7 +88,7 @@ pub(super) fn run(
         Pace::Closed => None,
     };
     if slack.is_some() {
-        // Refused, the latencies are that much longer, as the lateness tells.
+        // If this is refused, latencies are that much longer, which the lateness shows.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
     }
     let end = driver.run(trace, progress, stop);
@@ -327,7 +327,7 @@ impl<'a> Driver<'a> {
         (0..).zip(&fds).filter(|(_, fd)| readable(fd)).map(|(at, _)| at).collect()
     }
 
-    /// Looks at every reply that is there, and sends what may go on.
+    /// Processes every reply that has arrived, and sends the parts that are ready.
     fn settle(&mut self) {
         loop {
             if let Some(number) = self.answered.pop() {

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use super::expected_content::Mismatch;
 
-/// The longest time that is told apart from longer ones: an hour.
+/// The longest time in the histogram: an hour.
 const TIME_NS_MAX: u64 = 3_600_000_000_000;
 
 /// Times in nanoseconds, to three digits. It grows with the longest one: there are three for each export, and perhaps a thousand exports.
@@ -138,7 +138,7 @@ pub enum Wrong {
 pub enum End {
     /// All of the trace was sent and answered.
     Whole,
-    /// It was told to.
+    /// It was asked to stop.
     Stopped,
     /// A connection broke or a server fell silent, with requests in flight.
     Broken {

@@ -47,8 +47,8 @@ pub struct Options {
     pub warm_up: u64,
     /// Whether requests beyond an export's end are brought in from its begin.
     pub wrap: bool,
-    /// Whether what is read is held against what must be there. It takes about 40 bytes of memory for each 4 KiB written as a whole, and
-    /// 120 for others that are touched.
+    /// Whether the data read are compared with the expected content. It takes about 40 bytes of
+    /// memory for each 4 KiB written as a whole, and 120 for each other 4 KiB that is touched.
     pub verify: bool,
     /// Distinguishes this run's writes from another run's.
     pub seed: u64,
@@ -75,7 +75,8 @@ impl Options {
     }
 }
 
-/// Why there is no replay. What goes wrong with a server later ends the replay, and what was done until then is told ([`End::Broken`]).
+/// Errors before a replay begins. A later failure of a server ends the
+/// replay, and the figures until then are reported ([`End::Broken`]).
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// No session with an export.

@@ -32,8 +32,8 @@ impl Order {
         self.entries.is_empty()
     }
 
-    /// Takes the trace's next request, about bytes `from..to` of an export. Gives its number, and whether it may be sent at once; else
-    /// [`Self::done`] tells when.
+    /// Takes the trace's next request, about bytes `from..to` of an export. Returns its
+    /// number, and whether it may be sent at once; otherwise [`Self::done`] returns it later.
     pub fn take(&mut self, export: usize, from: u64, to: u64, write: bool) -> (usize, bool) {
         let number = self.entries.vacant_key();
         let mut blockers = 0;

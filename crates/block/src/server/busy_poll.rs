@@ -71,7 +71,7 @@ impl BusyPoll {
             self.is_kept.set(true);
             let (mut seen, mut since) = (first, Instant::now());
             loop {
-                // Sockets are looked at before this goes on.
+                // Sockets are polled before this continues.
                 yield_now().await;
                 let now = Instant::now();
                 if self.turns.get() != seen {

@@ -148,7 +148,7 @@ impl<D: Disks> Core<D> {
         id
     }
 
-    /// A connection has ended. What it has under way goes on, and is thrown away when it is done.
+    /// A connection has ended. Its jobs in flight continue, and their outcomes are discarded.
     pub(super) fn leave(&mut self, id: u64) {
         let connection_state = self.connection_state(id);
         connection_state.taken = false;
@@ -233,7 +233,7 @@ impl<D: Disks> Core<D> {
         }
     }
 
-    /// Hands `request` to its disk, with what it writes if it does; tells when it began to.
+    /// Submits `request` to its disk, with the payload if it is a write; returns when it began.
     pub(super) fn submit(&mut self, id: u64, request: Request, buffer: AlignedBuffer) -> Instant {
         let since = Instant::now();
         let number = self.number(0);
@@ -385,7 +385,7 @@ mod tests {
     use crate::disks::Waker as DiskWaker;
     use crate::nbd::Export;
 
-    /// Keeps jobs until they are told to be done.
+    /// Keeps jobs until it is called to complete them.
     #[derive(Default)]
     struct Held {
         exports: Vec<Export>,

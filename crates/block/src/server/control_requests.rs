@@ -101,7 +101,7 @@ impl<D> ControlRequests<D> {
 }
 
 impl<D: Disks + 'static> ControlRequests<D> {
-    /// Begins all of it. `progressed` tells that the disks have done something.
+    /// Starts all of it. `progressed` signals that the disks have made progress.
     pub(super) fn start(
         self,
         core: &Rc<RefCell<Core<D>>>,
@@ -165,7 +165,7 @@ fn run_all<D: Disks>(core: &RefCell<Core<D>>, waiting: &mut Vec<ControlRequest<D
         again |= progress == Progress::Again;
         progress != Progress::Done
     });
-    // What they have begun goes on from here.
+    // Operations that they have started continue from here.
     core.collect(None);
     again
 }

@@ -109,11 +109,11 @@ impl<D: Disks + 'static> Server<D> {
         runtime.block_on(self.serve(listeners, shutdown))
     }
 
-    /// Serves until `shutdown` is ready, then lets jobs under way end; gives the disks back. It runs in a local runtime or a local set
-    /// of tokio's.
+    /// Serves until `shutdown` is ready, then waits for jobs in flight; returns
+    /// the disks. It runs in a local runtime or a local set of tokio's.
     ///
     /// # Errors
-    /// When the sockets cannot be waited at.
+    /// When waiting for sockets fails.
     pub async fn serve(mut self, listeners: Listeners, shutdown: impl Future<Output = ()>) -> io::Result<D> {
         // A connection each, and what the process has open besides.
         let files = self.shared.config.connections_max as u64 + FILES_RESERVED;

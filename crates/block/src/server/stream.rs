@@ -51,7 +51,7 @@ impl Stream {
             Stream::Tls(stream) => stream.socket(),
             Stream::Gone => return true,
         };
-        // Nothing is asked for: errors and hang-ups are told all the same.
+        // No event is requested: errors and hang-ups are always reported.
         let mut asked = [PollFd::new(socket, PollFlags::empty())];
         let found = poll(&mut asked, Some(&Timespec::default()));
         found.is_ok_and(|count| count > 0)

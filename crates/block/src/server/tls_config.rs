@@ -15,7 +15,7 @@ pub struct TlsConfig {
     pub files: TlsFiles,
 }
 
-/// What connections are told about TLS.
+/// TLS setting of connections.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) tls: Tls,

@@ -35,7 +35,7 @@ fn rules(structured: bool) -> Rules {
     exports()[0].rules_for(structured, if structured { Contexts::all() } else { Contexts::none() })
 }
 
-/// Feeds `bytes` in pieces to `part`, which takes from a piece what it wants and says whether it goes on.
+/// Feeds `bytes` in pieces to `part`, which takes a part of each piece and returns whether it continues.
 fn feed(bytes: &[u8], step: usize, mut part: impl FnMut(&mut &[u8]) -> bool) {
     for mut piece in bytes.chunks(step) {
         if !part(&mut piece) {

@@ -22,7 +22,7 @@ pub enum Lie {
     Change,
 }
 
-/// Other disks, of which it tells lies.
+/// Disks that return wrong data of others.
 pub struct Liar<D> {
     inner: D,
     lie: Lie,

@@ -73,7 +73,7 @@ fn clients_that_die_with_much_under_way_hurt_nobody() {
         assert_eq!(witness.read(0, 100), [n; 100]);
     }
     gate.open();
-    // Their jobs end one by one, and others go on with the same disk.
+    // Their jobs end one by one, and other clients continue with the same disk.
     let mut after = Client::new(&house.unix, "a");
     assert_eq!(after.read(0, 4096), [9; 4096]);
 }
@@ -292,7 +292,7 @@ fn goodbye_waits_for_what_is_under_way() {
 
 #[test]
 fn a_server_that_ends_finishes_what_it_has() {
-    // As long as this thread may take to open the gate on a busy machine.
+    // Longer than this thread may take to open the gate on a busy machine.
     let (mut house, gate) = gated(ServerConfig { grace: Duration::from_secs(120), ..Default::default() });
     let (unix, Address::Unix(path)) = (house.unix.clone(), house.unix.clone()) else { panic!("unix") };
     let mut client = Client::new(&unix, "a");

@@ -11,7 +11,7 @@ use super::house::{House, SIZE, memory};
 /// A client's own part of a disk, which no other client writes.
 const PART: u64 = 512 * 1024;
 
-/// Random requests, many under way, each alone in its own stretch at a time; every answer is held against `model`.
+/// Random requests, many in flight, each alone in its own stretch at a time; every answer is compared with `model`.
 fn play(client: &mut Client, base: u64, seed: u64, rounds: usize, may_fail: bool) {
     let mut draws = Draws(seed);
     let mut model = vec![0u8; PART as usize];
@@ -114,7 +114,7 @@ fn long_requests_travel_whole() {
             client.write(offset, &data);
             assert!(client.read(offset, data.len() as u32) == data);
         }
-        // Beyond what one request may bring, and beyond the end: refused, and the connection goes on.
+        // Larger than one request may be, and beyond the end: refused, and the connection continues.
         client.write(0, b"still here");
         assert_eq!(client.read(0, 10), b"still here");
     }

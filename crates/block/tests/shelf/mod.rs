@@ -66,7 +66,7 @@ impl Shelf {
         self.shared.lock().unwrap().mood
     }
 
-    /// Puts of chunks that have begun so far.
+    /// Number of puts of chunks that have begun.
     pub fn chunk_puts(&self) -> usize {
         self.shared.lock().unwrap().puts.iter().filter(|name| name.contains("chunks/")).count()
     }

@@ -15,7 +15,7 @@ use crate::resp::{Version, Writer};
 pub enum Kind {
     /// A channel by its name.
     Channel = 0,
-    /// All channels whose names match.
+    /// All channels with matching names.
     Pattern = 1,
 }
 
@@ -119,7 +119,7 @@ impl Channels {
         self.subscriptions.contains_key(&slot)
     }
 
-    /// Channels with subscribers whose names match.
+    /// Channels with subscribers and matching names.
     pub fn active_channels<'a>(&'a self, pattern: Option<&'a [u8]>) -> impl Iterator<Item = &'a [u8]> {
         let names = self.subscribers[Kind::Channel as usize].keys().map(|name| &**name);
         names.filter(move |name| pattern.is_none_or(|pattern| glob::matches(pattern, name, false)))

@@ -75,7 +75,7 @@ pub struct ClientInfo {
     pub no_touch: bool,
     /// It asked not to be evicted.
     pub no_evict: bool,
-    /// The shard where it is at home, which tells of it, and its number there; `None`: here.
+    /// Its home shard, which reports it, and its number there; `None`: this shard.
     pub home: Option<(usize, u64)>,
 }
 

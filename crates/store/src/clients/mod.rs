@@ -71,7 +71,7 @@ use tracking::Audience;
 pub trait Relay: std::fmt::Debug {
     /// Something happened to a key, and clients of any shard may want to know.
     fn tell_event(&self, class: Class, event: &str, db: u8, key: &[u8]);
-    /// A client that is at home in another shard does not take what it is told here.
+    /// Drops a client of another shard that does not take its output here.
     fn drop_client(&self, shard: usize, client: u64);
 }
 
@@ -286,7 +286,7 @@ impl Clients {
         tracking.remember_read(&mut audience, slot, key);
     }
 
-    /// Pauses. The stricter kind and the later end of an earlier pause go on to hold, as in Redis.
+    /// Pauses requests. The stricter kind and the later end of an earlier pause still hold, as in Redis.
     pub fn pause(&mut self, kind: PauseKind, until_us: u64) {
         self.pause.begin(kind, until_us);
         self.update_attention();
@@ -379,7 +379,7 @@ impl Clients {
         }
     }
 
-    /// Whether a client is there to be told things, and cannot be called idle.
+    /// Whether a client only receives messages, and so must not be called idle.
     pub fn only_listens(&self, slot: Slot) -> bool {
         self.channels.is_subscriber(slot) || self.monitors.has(slot)
     }

@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(killed(&output), [false; 4], "all together have what they may");
         output.push(3, &clients, b"it is the one that something is pushed to");
         assert_eq!(killed(&output), [false, true, false, false]);
-        // What the task of a killed one has not given up yet is not held against the others.
+        // Output that the task of a killed client has not given up yet does not count against the others.
         let taken = output.take_pushed(2).unwrap().len();
         output.set_unsent(2, taken);
         output.kill(2);

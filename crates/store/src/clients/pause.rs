@@ -20,7 +20,7 @@ pub(super) struct Pause {
 }
 
 impl Pause {
-    /// Pauses. The stricter kind and the later end of an earlier pause go on to hold, as in Redis.
+    /// Pauses requests. The stricter kind and the later end of an earlier pause still hold, as in Redis.
     pub(super) fn begin(&mut self, kind: PauseKind, until_us: u64) {
         let old = self.until.unwrap_or((kind, until_us));
         self.until = Some((kind.max(old.0), until_us.max(old.1)));

@@ -23,7 +23,7 @@ const TABLE_BYTES_MAX: usize = 16 << 20;
 /// Cost of a key beside its bytes: its place in the tree and its list of clients.
 const KEY_OVERHEAD_BYTES: usize = 96;
 const CLIENT_BYTES: usize = size_of::<u64>();
-/// Where a client that speaks RESP2 is told, on another connection.
+/// Channel of invalidations for a RESP2 client, on another connection.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
 /// Prefixes of keys.
@@ -32,7 +32,7 @@ pub type Prefixes = BTreeSet<Box<[u8]>>;
 /// Tracking mode of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrackingMode {
-    /// The client that is told in its place; 0: itself.
+    /// The client that gets invalidations in its place; 0: itself.
     pub redirect: u64,
     /// Of all keys under its prefixes, read or not.
     pub broadcast: bool,
@@ -44,7 +44,7 @@ pub struct TrackingMode {
     pub no_loop: bool,
     /// `CLIENT CACHING` was given for the next request.
     pub caching: bool,
-    /// The client that is told in its place has gone.
+    /// The client that gets invalidations in its place has gone.
     pub broken: bool,
     /// The prefixes of broadcast mode.
     pub prefixes: Prefixes,
@@ -122,7 +122,7 @@ impl Tracking {
             }
         }
         if self.modes.is_empty() {
-            // Nobody is left to be told.
+            // No client is left to be informed.
             *self = Tracking { keys_max: self.keys_max, ..Tracking::default() };
         }
         true
@@ -254,7 +254,7 @@ impl Tracking {
                 writer.bulk(b"message");
                 writer.bulk(CHANNEL);
             }
-            // It has no way to be told.
+            // A RESP2 connection has no push messages.
             Version::Resp2 => return,
         }
         match key {
@@ -269,7 +269,7 @@ impl Tracking {
 }
 
 impl Audience<'_> {
-    /// The client that is told in another's place has gone.
+    /// Informs a client that the one that gets invalidations in its place has gone.
     fn tell_redirect_broken(&mut self, slot: Slot, redirect: u64) {
         let client_info = self.registry.client_info(slot);
         if client_info.version == Version::Resp3 {

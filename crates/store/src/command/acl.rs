@@ -97,7 +97,8 @@ fn disconnect(context: &mut Context<'_>, meant: impl Fn(&Context<'_>, Slot) -> b
     }
 }
 
-/// Whether a client is told what its user may not hear of any more: it subscribed, or tracks prefixes, when that was different.
+/// Whether a client still receives messages that its user may not receive
+/// any more: it subscribed, or tracks prefixes, under earlier permissions.
 fn hears_too_much(clients: &Clients, slot: Slot, user: &User) -> bool {
     let channels = clients.channels().subscriptions(slot, Kind::Channel);
     let patterns = clients.channels().subscriptions(slot, Kind::Pattern);

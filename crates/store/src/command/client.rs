@@ -135,7 +135,7 @@ pub(super) fn unpause(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Brings what is told of this client up to date: the connection does so only after the batch.
+/// Updates the facts about this client: the connection does so only after the batch.
 fn note(context: &mut Context<'_>) {
     let Context { session, host, .. } = context;
     let now_us = host.now_us;
@@ -150,7 +150,7 @@ pub(super) fn info(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// The types that Redis tells apart; there are no masters and replicas here.
+/// The types that Redis distinguishes; there are no masters and replicas here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClientType {
     Normal,
@@ -208,7 +208,7 @@ pub(super) fn list(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Whom `CLIENT KILL` means: all that every given filter lets through.
+/// The clients that `CLIENT KILL` selects: those that pass every given filter.
 struct Filter<'a> {
     id: Option<u64>,
     kind: Option<ClientType>,

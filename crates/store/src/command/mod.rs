@@ -63,7 +63,7 @@ pub use slow_path::settle_idle;
 pub use spec::{Flags, Group, Spec};
 pub use table::{COMMANDS, lookup};
 
-/// The Redis version whose replies these are, as reported to clients.
+/// The Redis version that replies follow, as reported to clients.
 pub const REDIS_VERSION: &str = "7.0.15";
 
 #[cfg(test)]

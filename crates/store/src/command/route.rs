@@ -70,7 +70,8 @@ impl Resolved {
         })
     }
 
-    /// Whether it changes what every shard has a copy of, or all of them at once: all must hear of such in the same order.
+    /// Whether it changes state that every shard has a copy of, or all
+    /// shards at once: all of them must run such requests in the same order.
     pub fn tells_all(self) -> bool {
         self.0.is_some_and(|spec| {
             let name = (spec.container, spec.name);

@@ -55,7 +55,7 @@ impl Time<'_> {
     }
 }
 
-/// The expiry that an option names, or `None` when it is no such option.
+/// The expiry that an option names, or `None` for any other option.
 fn time_option(option: &[u8]) -> Option<(Unit, Base)> {
     let is = |name: &[u8]| option.eq_ignore_ascii_case(name);
     if is(b"ex") {

@@ -82,7 +82,7 @@ fn run(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcom
     Ok(())
 }
 
-/// Runs a command, writes its reply, and tells everyone concerned.
+/// Runs a command, writes its reply, and informs the clients concerned.
 pub(super) fn call(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) {
     tell_misses(context, spec, args);
     if let Err(refusal) = start(context, spec, args) {

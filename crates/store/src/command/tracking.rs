@@ -65,7 +65,7 @@ fn check(old: Option<&TrackingMode>, new: &TrackingMode, prefixes: &[&[u8]]) -> 
     if new.broadcast { check_prefixes(old, prefixes) } else { Ok(()) }
 }
 
-/// No prefix of a client may begin with another: it would be told twice.
+/// No prefix of a client may begin with another: the client would get each invalidation twice.
 fn check_prefixes(old: Option<&TrackingMode>, prefixes: &[&[u8]]) -> Outcome {
     let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
     let refusal = |new: &[u8], what: &str, other: &[u8]| {

@@ -90,7 +90,7 @@ pub struct StoreConfig {
     pub policy: PolicySection,
     /// Parameters of `CONFIG SET` without a place in another section, by name.
     pub config: BTreeMap<String, toml::Value>,
-    /// How tenants are told apart. Default: not at all.
+    /// How tenants are identified. Default: there are none.
     pub tenants: TenantsSection,
     /// Tenants that are declared beforehand.
     #[serde(rename = "tenant")]

@@ -46,7 +46,7 @@ pub(super) struct Contents {
     pub value_bytes_max: usize,
 }
 
-/// What a shard is told of an item.
+/// The facts about an item that a shard needs.
 pub(super) fn entry(hash: u64, header: Header, expires_at_ms: Option<u64>, tenant: u16) -> Entry {
     Entry { hash, bytes: header.item_len() as u64, expires_at_ms, tenant }
 }

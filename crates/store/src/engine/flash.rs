@@ -85,7 +85,7 @@ impl FlashTier<'_> {
         self.contents.waiters.await_space(waker);
     }
 
-    /// Takes what the device has done, and goes on with the flash tier's own work.
+    /// Takes the device's completions, and continues the flash tier's own work.
     pub fn advance(&mut self) {
         if !self.is_there() {
             return;

@@ -178,7 +178,7 @@ impl FlashDescription {
         FlashDescription { name: name.to_owned(), endurance_bytes, since_ms: 0 }
     }
 
-    /// Its time begins when this is told first.
+    /// Its time begins with the first call.
     #[inline]
     pub fn begin(&mut self, now_ms: u64) {
         if self.since_ms == 0 {
@@ -194,7 +194,7 @@ impl FlashDescription {
         Some(figures)
     }
 
-    /// Years until it is worn out, if it goes on as since it was attached.
+    /// Years until it is worn out, at the rate since it was attached.
     fn lifetime_years(&self, written_bytes: u64, now_ms: u64) -> Option<f64> {
         let years = now_ms.saturating_sub(self.since_ms) as f64 / MS_PER_YEAR;
         let worn = written_bytes as f64 / self.endurance_bytes? as f64;

@@ -7,7 +7,7 @@ use super::DATABASES;
 pub(super) struct KeyCounts([u64; DATABASES as usize]);
 
 impl KeyCounts {
-    /// Keys of a database; none where there is no such database.
+    /// Number of keys of a database; 0 for an unknown database.
     pub fn of(&self, db: u8) -> u64 {
         self.0.get(usize::from(db)).copied().unwrap_or(0)
     }

@@ -42,7 +42,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Begins or ends the noting of changes, or lets it go on.
+    /// Switches the recording of changes on or off.
     pub fn want(&mut self, wanted: bool) {
         if self.wanted != wanted {
             *self = Changes { wanted, ..Changes::default() };

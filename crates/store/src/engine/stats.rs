@@ -36,7 +36,7 @@ pub struct EngineStats {
     pub pinned_bytes: u64,
     /// The flash tier's own figures, if there is one.
     pub flash: Option<super::FlashFigures>,
-    /// Tenants, where they are told apart.
+    /// Tenants, where there are any.
     pub tenants: Vec<super::TenantStats>,
     /// How memory is divided among them, where it is while the engine runs.
     pub division: Option<super::DivisionStats>,

@@ -30,7 +30,7 @@ pub struct Tenancy {
 }
 
 impl Tenancy {
-    /// Whether items are told apart by their tenants.
+    /// Whether items have tenants.
     pub fn tells_apart(&self) -> bool {
         self.by != By::Nobody || self.division.aim != Aim::Off
     }
@@ -125,7 +125,7 @@ pub struct TenantAccounts {
     divider: Divider,
     /// By tenant.
     advised: Vec<Option<Arc<TenantAdvice>>>,
-    /// The K that are chosen from, where tenants are told apart.
+    /// The K to choose from, where there are tenants.
     k_candidates: Option<Vec<u8>>,
     /// Unix time in microseconds, in which the cost of misses is measured.
     now_us: u64,
@@ -148,7 +148,7 @@ impl TenantAccounts {
         self.whose.by() == By::User
     }
 
-    /// The K that are chosen from, where tenants are told apart.
+    /// The K to choose from, where there are tenants.
     pub fn k_candidates(&self) -> Option<&[u8]> {
         self.k_candidates.as_deref()
     }
@@ -290,7 +290,7 @@ impl TenantsMut<'_> {
         }
     }
 
-    /// Says what choosing a victim costs here; what was watched so far is forgotten.
+    /// Sets the cost of choosing a victim on this machine; earlier observations are dropped.
     pub fn set_draw_costs(&mut self, overheads: &Overheads) {
         self.accounts.divider.set_draw_costs(overheads, self.shard.ladder());
         self.accounts.apply_settings(self.shard);

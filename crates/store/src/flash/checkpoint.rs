@@ -22,7 +22,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Nothing so far.
+    /// A checkpoint with no part yet.
     pub fn new(journal: Position, flushed: [u32; DATABASES], items: [u64; DATABASES]) -> Self {
         let part = vec![0; CHECKPOINT_HEADER_BYTES];
         Gathered { journal, flushed, items, part, segments: 0, entries: 0 }
@@ -41,8 +41,8 @@ impl Gathered {
         self.entries += 1;
     }
 
-    /// The part so far, with its header: the device's name, the epoch of the superblock that will name it, the segment of the next
-    /// part. Another part begins.
+    /// Takes the present part, with its header: the device's name, the epoch of the
+    /// superblock that will name it, the segment of the next part. Another part begins.
     pub fn take_part(&mut self, uuid: [u8; 16], epoch: u64, next: u32) -> AlignedBuffer {
         let (segments, entries) = (std::mem::take(&mut self.segments), std::mem::take(&mut self.entries));
         CheckpointHeader { uuid, epoch, next, segments, entries }.seal(&mut self.part);

@@ -82,7 +82,7 @@ impl ItemHeader {
 
     /// The item of filling `sequence` that begins with `bytes`, if there is a whole and sound one.
     pub fn read(bytes: &[u8], sequence: u32) -> Option<ItemHeader> {
-        // Asked before the checksum: leftovers are passed over without being read to their end.
+        // Checked before the checksum: leftovers are skipped without being read to their end.
         if bytes.len() < ITEM_HEADER_BYTES || u32_at(bytes, 4) != sequence {
             return None;
         }

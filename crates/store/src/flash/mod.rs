@@ -81,12 +81,12 @@ pub struct Flash {
     fetches: Fetches,
     /// Items per database.
     items: [u64; DATABASES],
-    /// Unix time, as it was told last.
+    /// Unix time, as last given.
     now_ms: u64,
     stats: FlashStats,
     write_errors_in_row: u32,
     broken: bool,
-    /// The run that left what was taken up; `None` where it began empty.
+    /// The run that left the restored contents; `None` where it began empty.
     found_session: Option<[u8; 16]>,
 }
 
@@ -99,7 +99,7 @@ impl std::fmt::Debug for Flash {
     }
 }
 
-/// A fixed word whose hash shows whether keys are hashed as they were when the region was written.
+/// A fixed word; its hash shows whether keys are hashed as they were when the region was written.
 pub const HASH_PROBE: &[u8] = b"tiermem flash hash probe";
 
 impl Flash {
@@ -312,7 +312,7 @@ impl Flash {
         self.requests.syncs().is_past(moment)
     }
 
-    /// Takes what the device has done, and tells the shard of it. `now_ms` is Unix time.
+    /// Takes the device's completions, and passes them to the shard. `now_ms` is Unix time.
     pub fn take_done(&mut self, shard: &mut Shard, now_ms: u64) {
         self.now_ms = now_ms;
         self.take_completions(shard);

@@ -144,8 +144,7 @@ pub fn superblock(
         }
     }
     let Some(found) = newest else {
-        // Two torn blocks of our own cannot be told from foreign data,
-        // which are never overwritten without being asked to.
+        // Two torn blocks of our own cannot be distinguished from foreign data, which are overwritten only on request.
         return if blank { Ok(None) } else { Err(FlashError::Foreign) };
     };
     let division = |it: &Superblock| (it.shard, it.shards, it.region_bytes, it.segment_bytes);

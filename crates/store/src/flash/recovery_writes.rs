@@ -163,7 +163,7 @@ impl Restart {
         self.gathered = Some(Gathered::new(self.journal.position(), self.superblock.flushed, self.announced));
     }
 
-    /// Whom a checkpoint tells what it says.
+    /// Receives the parts of a checkpoint.
     pub fn parts<'a>(&'a mut self, requests: &'a mut Requests) -> impl Parts + 'a {
         Gathering { restart: self, requests }
     }

@@ -103,7 +103,7 @@ impl Removals {
 mod tests {
     use super::*;
 
-    /// Keys are told apart by the first 40 bits of their hash.
+    /// Keys differ here in the first 40 bits of their hash.
     const A: u64 = 7 << 24;
     const B: u64 = 8 << 24;
 

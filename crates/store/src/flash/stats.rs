@@ -70,7 +70,7 @@ impl FlashStats {
 }
 
 impl Flash {
-    /// The run that left what was taken up when it was opened; `None` where it began empty.
+    /// The run that left the contents restored at opening; `None` where it began empty.
     pub fn found_session(&self) -> Option<[u8; 16]> {
         self.found_session
     }

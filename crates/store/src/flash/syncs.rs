@@ -32,7 +32,7 @@ pub struct Syncs {
 }
 
 impl Syncs {
-    /// None so far; `wanted` if anything is to be durable at all.
+    /// No syncs yet; `wanted` if durability against power loss is configured.
     pub fn new(wanted: bool) -> Self {
         Syncs { wanted, ..Syncs::default() }
     }

@@ -17,7 +17,7 @@ pub enum Change {
     Added,
     /// The field was there.
     Replaced,
-    /// There is no such field; nothing changed.
+    /// The field does not exist; nothing changed.
     Missing,
     /// The blob has no room for it; nothing changed. Rebuild it and try again.
     NoRoom,

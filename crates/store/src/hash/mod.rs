@@ -69,8 +69,8 @@ pub use view::{Field, Fields, Hash};
 pub const SEQUENCE_FIELDS_MAX: usize = 64;
 /// Bytes of entries that a sequence has at most.
 pub const SEQUENCE_BYTES_MAX: usize = 1024;
-/// Bytes that a sweep goes on for each byte that a change writes or removes. At 8 a sweep over a table of which a
-/// quarter is holes ends before an eighth of it has been written.
+/// Bytes that a sweep advances for each byte that a change writes or removes. At 8 a sweep
+/// over a table with a quarter of holes ends before an eighth of it has been written.
 pub const SWEEP_FACTOR: usize = 8;
 /// Bytes that a sweep advances in one change, about 50 us, except for a longer entry at its position.
 pub const SWEEP_BYTES_MAX: usize = 128 << 10;

@@ -6,7 +6,7 @@ use super::Broken;
 use super::directory::{home, slot_at};
 use super::view::{Field, Hash};
 
-/// Where a scan goes on.
+/// Where a scan continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scanned {
     /// The next cursor; 0 when all is visited.

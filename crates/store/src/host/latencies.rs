@@ -6,7 +6,7 @@ use crate::command::{Flags, Spec};
 
 /// Samples kept of each event, as in Redis.
 const SAMPLES: usize = 160;
-/// Times up to 2^40 us are told apart.
+/// Number of buckets: times up to 2^40 us.
 const BUCKETS: usize = 41;
 
 /// When an event took long.

@@ -36,7 +36,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Brings what is told of the client up to date.
+    /// Updates the facts about the client.
     #[inline]
     pub fn note(&self, client_info: &mut ClientInfo, now_us: u64) {
         client_info.active_us = now_us;

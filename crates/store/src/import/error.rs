@@ -17,7 +17,7 @@ pub enum LoadError {
         /// What the system said.
         source: io::Error,
     },
-    /// A server wants another password, or has no such database.
+    /// A server requires another password, or does not have this database.
     #[error("{to} refuses the login: {text}")]
     Login {
         /// Which.

@@ -37,8 +37,8 @@ pub enum RowFault {
 /// How often `progress` is called, in rows.
 const PROGRESS_ROWS: u64 = 4096;
 
-/// Stores rows in their order: `SET`, or `HSET` and `HEXPIRE`. With `if_absent` keys and fields that are there stay as they
-/// are. `progress` is told the rows answered.
+/// Stores rows in their order: `SET`, or `HSET` and `HEXPIRE`. With `if_absent` existing
+/// keys and fields stay unchanged. `progress` gets the number of rows answered.
 pub fn load_rows(
     target: &Target,
     rows: impl Iterator<Item = Result<Row, RowFault>>,

@@ -141,7 +141,7 @@ impl PipelinedSender {
         LoadError::Closed { to: self.target.to.clone() }
     }
 
-    /// Why the reader has gone: it knows more than a broken pipe tells.
+    /// The reason why the reader has ended: it knows more than a broken pipe shows.
     fn reason(&mut self) -> LoadError {
         match self.reader.take().map(JoinHandle::join) {
             Some(Ok(Err(error))) => error,

@@ -40,7 +40,7 @@ pub struct ApplicationSpec {
     pub trace: Opener,
 }
 
-/// How the server tells applications apart.
+/// How the server distinguishes applications.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// Keys begin with the name and a colon.
@@ -64,7 +64,8 @@ pub enum MissWait {
     },
 }
 
-/// When an application is done. Until all are, it goes on unmeasured, so that the others' surroundings stay what they were.
+/// When an application is done. Until all are, it continues
+/// unmeasured, so that conditions stay the same for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// After this number of accesses.
@@ -80,7 +81,7 @@ pub struct Options {
     pub to: Address,
     /// The server's password.
     pub auth: Option<String>,
-    /// How applications are told apart.
+    /// How applications are distinguished.
     pub by: By,
     /// Whether applications really wait.
     pub miss_wait: MissWait,
@@ -94,7 +95,7 @@ pub struct Options {
     pub value_scale: f64,
 }
 
-/// Why applications could not begin or go on.
+/// Errors of applications that could not begin or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadGeneratorError {
     /// The server is not there, is no RESP server, or refuses.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Address;
 use super::reply::Garbage;
 
-/// Why a replay could not begin or go on.
+/// Errors of a replay that could not begin or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// No connection could be made.

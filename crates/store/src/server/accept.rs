@@ -217,8 +217,8 @@ fn peer_of(stream: &TcpStream, address: SocketAddr) -> Peer {
     stream.local_addr().map_or(Peer::None, |local| Peer::Tcp(address, local))
 }
 
-/// Reads certificate and key again at SIGHUP. Connections that are open keep theirs, and what cannot be used is told of
-/// and changes nothing.
+/// Reads certificate and key again at SIGHUP. Open connections
+/// keep theirs. Unusable files are reported and change nothing.
 pub(super) async fn reload_on_hangup(files: TlsFiles, certificate: Certificate) {
     let mut hangup = match signal(SignalKind::hangup()) {
         Ok(hangup) => hangup,

@@ -62,7 +62,7 @@ pub(super) struct Connection {
     links: Option<Box<Links>>,
     /// The next request waits: for such a key, for space to write, or for replies from other shards.
     waiting: bool,
-    /// The replies say what may be told from this moment on.
+    /// The replies may be sent from this moment on.
     promised: Moment,
     last_progress: Instant,
     timer: Option<Pin<Box<Sleep>>>,
@@ -420,7 +420,7 @@ impl Connection {
         self.send(core)
     }
 
-    /// Writes as much as the kernel takes now of replies that may be told.
+    /// Writes as much as the kernel takes now of replies that may be sent.
     #[inline]
     fn send(&mut self, core: &mut Core) -> Result<(), Gone> {
         if !core.engine.flash().is_durable(self.promised) {

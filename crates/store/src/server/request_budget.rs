@@ -212,7 +212,7 @@ impl Budget {
         share.0.is_some_and(|id| self.entries[id].stalled)
     }
 
-    /// Finds holders that do not go on while others wait. Call it a few times per `timeout`.
+    /// Finds holders without progress while others wait. Call it a few times per `timeout`.
     pub(super) fn find_stalled(&mut self, now: Instant, timeout: Duration) {
         let contended = !self.line.is_empty();
         for entry in self.entries.iter_mut().filter(|entry| entry.held > 0 && !entry.waiting) {

@@ -31,7 +31,7 @@ pub enum Message {
         /// Where it is at home, and its number there.
         home: (usize, u64),
     },
-    /// A client that is at home here is to be dropped: it does not take what its guests are told.
+    /// Drop a client that is at home here: it does not take its guests' output.
     Drop {
         /// Its number.
         client: u64,

@@ -44,7 +44,7 @@ pub fn split_cursor(cursor: u64) -> (usize, u64) {
     ((cursor >> CURSOR_BITS) as usize, cursor & ((1 << CURSOR_BITS) - 1))
 }
 
-/// The cursor with which a scan goes on; 0 ends it.
+/// The cursor with which a scan continues; 0 ends it.
 fn join_cursor(shard: usize, shards: usize, next: u64) -> u64 {
     match next {
         0 if shard + 1 < shards => (shard as u64 + 1) << CURSOR_BITS,

@@ -85,11 +85,11 @@ struct Reading<'a> {
 }
 
 impl Files {
-    /// Loads what counts, each key into the engine of its shard, whichever shard's file has it. `report` is told after each
-    /// block. The engines have taken up everything else. Damage costs the items that are damaged.
+    /// Loads the items that count, each into the engine of its key's shard, from any shard's file. `report` is
+    /// called after each block. The engines must have restored everything else. Damage costs only the damaged items.
     ///
-    /// Nothing is noted in the files: [`Self::supersede`] does that, when nothing can fail any more and before the first client
-    /// changes anything.
+    /// The files are not marked here: [`Self::supersede`] does that, when
+    /// nothing can fail any more and before the first client changes anything.
     pub fn load(&self, which: Load, engines: &mut [Engine], mut report: impl FnMut(&Progress)) -> Loaded {
         let Some(newest) = self.newest(which) else { return Loaded::Absent };
         let follows = engines.iter().all(|engine| engine.kept().follows(newest.header.session));

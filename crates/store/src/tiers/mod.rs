@@ -73,12 +73,12 @@ pub struct Tiers {
 }
 
 impl Tiers {
-    /// Sets the tiers up, fastest first. `layout` is what else than its capacity decides where items lie in a tier that
-    /// outlives the process: one of another layout is not taken up. With `spin` the process really waits for what emulated tiers
-    /// charge.
+    /// Sets the tiers up, fastest first. `layout` is everything beside the capacity that
+    /// decides where items lie in a persistent tier: a tier of another layout is not
+    /// restored. With `spin` the process really waits for the charges of emulated tiers.
     ///
     /// # Errors
-    /// When a tier is of a kind that is no memory, or the machine cannot give it.
+    /// When a tier's kind is not memory, or the machine does not have the memory.
     pub fn new(specs: &[TierSpec], layout: u64, spin: bool) -> Result<Self, TierError> {
         let tiers = specs.iter().map(|spec| {
             let error = |source| TierError {

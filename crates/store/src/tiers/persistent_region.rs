@@ -43,7 +43,7 @@ pub struct Kept {
     generation: u64,
     /// The word of each page's form where its entry counts, else 0: a copy that no write has to fetch from the device.
     forms: Vec<u32>,
-    /// What runs before this one left, until it was taken up or dropped.
+    /// State of the runs before this one, until it was restored or dropped.
     left: Option<State>,
 }
 
@@ -79,7 +79,7 @@ impl Kept {
         put(region, State::NEXT_SESSION, &session);
     }
 
-    /// Begins the run of this name: what was left counts as taken up.
+    /// Begins the run of this name: the old contents count as restored.
     pub fn begin(&mut self, region: &mut [u8], session: [u8; 16]) {
         self.left = None;
         put(region, State::SESSION, &session);
@@ -130,8 +130,8 @@ impl Kept {
     #[cold]
     fn cut(&mut self, region: &mut [u8], page: u32, form: Form) {
         if self.left.is_some() {
-            // Nobody has asked for what was left, and it cannot be told from what is written now. Nor is this a run that
-            // others know.
+            // The old contents were never requested, and cannot be distinguished
+            // from new ones. Nor is this a run that other regions know.
             put(region, State::SESSION, &[0; 16]);
             put(region, State::NEXT_SESSION, &[0; 16]);
             self.begin_empty(region);

@@ -26,7 +26,7 @@ struct Wish {
     discards_before: u64,
 }
 
-/// A shard's thread, and for each tier the discards that it is told of.
+/// A shard's thread, and the count of discards of each tier.
 #[derive(Debug)]
 pub(super) struct Populator {
     discards: Vec<Arc<AtomicU64>>,

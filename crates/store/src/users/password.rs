@@ -44,7 +44,7 @@ impl Digest {
         hex(&self.0)
     }
 
-    /// Compares in a time that tells nothing of where the two differ.
+    /// Compares in a time that reveals nothing of where the two differ.
     pub fn is(&self, other: &Digest) -> bool {
         let differing = self.0.iter().zip(&other.0);
         differing.fold(0, |differing, (a, b)| core::hint::black_box(differing | (a ^ b))) == 0

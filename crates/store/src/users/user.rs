@@ -9,7 +9,7 @@ use crate::glob;
 /// Access of a request to a key. Neither: it only asks about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// It tells what the value is.
+    /// It reads the value.
     pub read: bool,
     /// It changes the value or removes it.
     pub write: bool,

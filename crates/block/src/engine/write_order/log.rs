@@ -13,7 +13,7 @@ use crate::journal::{Journal, Record, VolumeInfo, Wait, checksum};
 /// The log of a cache that outlives the process. Of one that does not nothing is written down, and nothing waits.
 pub(in crate::engine) struct Log {
     journal: Option<Journal>,
-    /// Operations that wait for it to get so far.
+    /// Operations that wait for the log, and how far.
     waiting: Vec<(u32, Wait)>,
     /// Operations wait until there is room in it.
     room_is_awaited: bool,
@@ -102,7 +102,7 @@ impl Log {
         self.has_room() && std::mem::take(&mut self.room_is_awaited)
     }
 
-    /// Whether an operation must wait for the log to get so far: it is called then.
+    /// Whether an operation must wait for the log; it is resumed then.
     pub fn must_wait(&mut self, id: u32, wait: Wait) -> bool {
         let Some(journal) = &mut self.journal else { return false };
         if has(journal, wait) {

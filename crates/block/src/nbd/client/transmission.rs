@@ -57,7 +57,7 @@ pub enum Event {
         cookie: u64,
         /// What.
         error: Errno,
-        /// Where, if it was told.
+        /// Offset of the error, if known.
         offset: Option<u64>,
         /// The server's words, perhaps none.
         message: String,
@@ -85,7 +85,7 @@ pub enum IssueError {
     Disconnected,
 }
 
-/// Bytes that are no reply to anything. The connection cannot go on.
+/// Bytes that are not a reply to any request. The connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
     /// A reply does not begin as one.

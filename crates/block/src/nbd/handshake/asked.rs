@@ -38,7 +38,7 @@ impl<'a> InfoAsked<'a> {
                 info::NAME => asked.canonical_name = true,
                 info::DESCRIPTION => asked.description = true,
                 info::BLOCK_SIZE => asked.block_size = true,
-                // The size is told anyway, and what is not known is to be ignored.
+                // The size is sent anyway, and unknown requests are to be ignored.
                 _ => {}
             }
         }

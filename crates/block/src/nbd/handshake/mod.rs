@@ -17,8 +17,8 @@ use super::wire::{
     STRING_BYTES_MAX, option, reply,
 };
 
-/// The longest option data that are kept: names and queries at their longest, several of them. Longer ones are passed
-/// over and refused.
+/// The longest option data that are kept: names and queries of the
+/// longest form, several of them. Longer ones are skipped and refused.
 const OPTION_BYTES_MAX: u32 = 32 * 1024;
 
 /// Whether clients may, or must, go over to TLS (section "TLS support").

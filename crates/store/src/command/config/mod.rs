@@ -118,7 +118,7 @@ pub(super) fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Statistics begin anew for `INFO`. What is published for monitoring goes on: counters there must never fall.
+/// Resets the statistics of `INFO`. Published counters for monitoring continue: they must never fall.
 pub(super) fn resetstat(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     context.host.forget_statistics(context.engine.stats());
     context.reply().ok();

@@ -95,7 +95,7 @@ fn live(hash: &Hash<'_>, now_ms: u64) -> usize {
     if hash.is_due(now_ms) { hash.fields(now_ms).count() } else { hash.count() }
 }
 
-/// Replies with all fields, `head` first, which is told how many there are.
+/// Replies with all fields, after `head`, which gets their number.
 fn all(
     context: &mut Context<'_>,
     args: Args<'_>,

@@ -11,7 +11,8 @@ use crate::import::report::shown;
 /// Fields that one `HSCAN` is asked for.
 const PIECE_FIELDS: &[u8] = b"512";
 
-/// Copies the hash. Until it is whole the state says so: else a run that goes on would take the part for the hash.
+/// Copies the hash. Until it is complete the state says so:
+/// otherwise a resumed run would take the part for the whole hash.
 pub(super) fn copy(
     links: &mut Links,
     item: Item<'_>,

@@ -47,7 +47,7 @@ pub struct Options {
     pub keys_per_second: Option<u64>,
     /// Leave keys as they are that the target has already.
     pub if_absent: bool,
-    /// Where to write down how far it is, and to go on from.
+    /// File for the progress, from which a migration resumes.
     pub state: Option<PathBuf>,
     /// Number of copied keys to compare at the end.
     pub verify: usize,

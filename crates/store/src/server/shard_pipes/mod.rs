@@ -391,7 +391,7 @@ impl Links {
         self.showing.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// `MONITOR`: pipes of their own for what is seen elsewhere, since nothing tells its lines from replies.
+    /// `MONITOR`: pipes of their own for requests seen elsewhere, since its lines cannot be distinguished from replies.
     fn monitor(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Resolved) -> Step {
         let step = self.run_here(context, args, found);
         if step == Step::Done && self.monitors.is_empty() {
