@@ -58,8 +58,8 @@ struct Case {
     /// DRAM for copies.
     memory_bytes: u64,
     policy: Named,
-    /// The cache outlives the process: its log is as small as one can be, and this is how long a write of a page of its table takes, without which
-    /// no space of the log is freed.
+    /// The cache is persistent: its log is as small as possible, and this is the time
+    /// of writing a page of its table, without which no space of the log is freed.
     log_page_ns: Option<u64>,
 }
 

@@ -48,7 +48,7 @@ impl Failure {
             Failure::Failed(error) => (error, 1),
             Failure::ReaderGone => return ExitCode::SUCCESS,
         };
-        // Nobody may be reading; the exit code tells it all the same.
+        // The output may be closed; the exit code shows the failure all the same.
         let _ = writeln!(std::io::stderr(), "tiermem: {error}");
         ExitCode::from(code)
     }

@@ -25,7 +25,7 @@ pub fn then(then: impl FnOnce() + Send + 'static) {
         runtime.block_on(async {
             let (mut interrupt, mut terminate) =
                 (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-            // Under nohup the command is to go on without its terminal.
+            // Under nohup the command must continue without its terminal.
             let mut hangup =
                 if is_ignored(SignalKind::hangup()) { None } else { Some(signal(SignalKind::hangup())?) };
             let hung_up = async {

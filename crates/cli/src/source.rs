@@ -222,7 +222,7 @@ impl Source {
         show_progress(&self.bar, &self.trace.borrow(), self.limit, answered);
     }
 
-    /// Takes the bar away and says what was passed over.
+    /// Removes the bar and reports skipped records.
     pub fn finish(&self) {
         self.clear();
         tell_skipped(self.trace.borrow().skipped());
@@ -264,7 +264,7 @@ impl CountingBar {
         show_rate(&self.0, done);
     }
 
-    /// Takes the bar away and says what was passed over.
+    /// Removes the bar and reports skipped records.
     pub fn finish(&self, skipped: u64) {
         self.0.finish_and_clear();
         tell_skipped(skipped);

@@ -209,7 +209,7 @@ fn a_server_that_gives_back_something_else_is_found_out() {
     assert!(said.contains("sectors differ; the first: nbd+unix:///a?"), "{said}");
     assert!(said.contains(", volume 0, read of ") && said.contains(" has written, but zeroes"), "{said}");
     let told: Value = serde_json::from_str(&printed).unwrap();
-    // It goes on to the end.
+    // It continues to the end.
     assert_eq!(told["requests"], 20_000);
     assert!(told["mismatches"].as_u64().unwrap() > 0);
     assert_eq!(told["complaints"][0]["found"], "zeroes");

@@ -15,7 +15,7 @@ const PREFIX: &str = "tiermem_";
 pub struct Exposition(String);
 
 impl Exposition {
-    /// Begins with what every server tells of itself.
+    /// Begins with the samples that every server has.
     pub fn begin(version: &str, uptime_s: f64, ready: bool) -> Self {
         let mut text = Exposition(String::with_capacity(8 << 10));
         text.family("build_info", "gauge", "The program's version, as a label.");

@@ -151,7 +151,7 @@ impl HttpServer {
 impl Drop for HttpServer {
     fn drop(&mut self) {
         self.ready.store(false, Relaxed);
-        // Dropping the sender tells the thread to end.
+        // Dropping the sender ends the thread.
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             // A panic over there has been reported already and must not become a second one here.

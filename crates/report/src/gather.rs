@@ -10,7 +10,7 @@ use tiermem_trace::stat::{Collector, StatOptions, TraceStat};
 const GAIN_PARTS: u32 = 10;
 /// The smallest cache on a curve is this much smaller than the working set.
 const SMALLEST_PART: f64 = 512.0;
-/// Sizes of the curve from which gains and costs are told, evenly over the working set, where more sizes cost nothing.
+/// Sizes of the curve for gains and costs, evenly over the working set, where more sizes cost nothing.
 const FINE_SIZES: usize = 200;
 /// Number of cache sizes with a reported cost.
 const COST_SIZES: u32 = 60;
@@ -91,7 +91,7 @@ impl Gatherer {
         self.options.policies.len() + self.options.ks.len()
     }
 
-    /// Computes curves and costs; `done` is told how many curves there are so far.
+    /// Computes curves and costs; `done` gets the number of curves so far.
     ///
     /// # Errors
     /// [`ReportError::Empty`] and [`ReportError::NoKeys`].

@@ -27,7 +27,7 @@ const TIME: [(f64, &str); 6] =
     [(86_400e9, "d"), (3_600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs")];
 
 impl Quantity {
-    /// The factor of the unit in which a value of this size is told, and the unit's name.
+    /// The factor of the unit for a value of this size, and the unit's name.
     fn unit(self, value: f64) -> (f64, &'static str) {
         let (units, smallest): (&[(f64, &'static str)], _) = match self {
             Quantity::Count | Quantity::Money => (&DECIMAL, (1.0, "")),

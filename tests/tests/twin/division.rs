@@ -99,7 +99,7 @@ impl State {
 
 /// When the last tenant comes, by when memory was divided.
 const COMES_AT: usize = 50_000;
-/// The tenant whose keys live only a few seconds.
+/// The tenant with keys that live only a few seconds.
 const SHORT_LIVED: u32 = 2;
 const WINDOW: u64 = 12_000;
 

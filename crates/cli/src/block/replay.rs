@@ -144,7 +144,7 @@ fn survey(options: &Options) -> Result<Survey, Failure> {
     for access in source.records() {
         survey.add(&access?);
     }
-    // What is passed over is told by the second reading.
+    // The second reading reports skipped records.
     source.clear();
     Ok(survey)
 }

@@ -39,7 +39,7 @@ const FIELDS: [&str; 27] = [
 ];
 const EXPORT_FIELDS: [&str; 28] = {
     let mut fields = ["export"; 28];
-    // What sends nothing belongs to no export; all else is told of each.
+    // Records that send nothing belong to no export; all other figures are given for each.
     let mut at = 0;
     while at < FIELDS.len() - 1 {
         fields[at + 2] = FIELDS[at];

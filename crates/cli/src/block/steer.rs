@@ -117,7 +117,7 @@ fn misunderstood(error: &serde_json::Error) -> Failure {
     Failure::failed(anyhow!("the answer is not that of a block server of this version: {error}"))
 }
 
-/// Gives a command and tells what `words` says of each export that it was done for; meanwhile how far it is.
+/// Sends a command and prints the text of `words` for each export that it was done for; meanwhile its progress.
 fn each(
     client: &Client,
     path: &str,

@@ -24,17 +24,17 @@ pub const NO_COUNTERS: &str = "this machine shows none";
 pub struct Facts {
     /// Privileges of this process.
     pub privileges: Privileges,
-    /// Referenced pages are told.
+    /// Referenced pages can be read.
     pub referenced: Result<(), String>,
-    /// Written pages are told.
+    /// Written pages can be read.
     pub written: Result<(), String>,
-    /// The call that tells them.
+    /// The call that reads them.
     pub scan: Result<(), String>,
     /// Features of userfaultfd, and how it was opened.
     pub userfault: Result<(Features, Way), String>,
-    /// Page faults are told with their addresses.
+    /// Page faults are reported with their addresses.
     pub faults: Result<(), String>,
-    /// Frame numbers are told.
+    /// Frame numbers can be read.
     pub frames: Result<(), String>,
     /// The kernel's monitor.
     pub damon: Damon,

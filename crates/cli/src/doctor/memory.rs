@@ -80,7 +80,7 @@ fn ranges(numbers: &[u32]) -> String {
     text.collect::<Vec<_>>().join(",")
 }
 
-/// The names of what is in a folder, in order; none if there is no such folder.
+/// The names in a folder, in order; none if the folder does not exist.
 fn names(folder: &Path) -> Option<Vec<String>> {
     let entries = fs::read_dir(folder).ok()?.flatten();
     let mut names: Vec<String> =

@@ -196,7 +196,7 @@ fn watched<T>(
     recorded.map_err(super::advise)
 }
 
-/// Writes a recording and tells what it has.
+/// Writes a recording and prints a summary.
 pub fn keep(recording: &Recording, ended: &str, output: &Path, format: Format) -> Result<(), Failure> {
     recording::write(output, recording).map_err(Failure::failed)?;
     for note in &recording.head.notes {

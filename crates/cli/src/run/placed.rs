@@ -288,7 +288,7 @@ fn comparison_rows(all: &[Series]) -> Rows {
         };
         for (at, second) in all.iter().enumerate() {
             for first in &all[at + 1..] {
-                // The one that is named first is what the others are held against.
+                // The first one named is the baseline of the others.
                 let (a, b) = (figure(first), figure(second));
                 let test = welch::test(&a, &b);
                 let of = |value: fn(&welch::Test) -> f64| test.as_ref().map_or(f64::NAN, value);

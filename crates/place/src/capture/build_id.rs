@@ -13,7 +13,7 @@ const PROGRAM_HEADER_BYTES: usize = 56;
 const SEGMENT_NOTE: u32 = 4;
 const NOTE_BUILD_ID: u32 = 3;
 
-/// The build-id of the file at `path`, in hexadecimal; `None` if there is no such file, or it has none.
+/// The build-id of the file at `path`, in hexadecimal; `None` if the file does not exist, or has none.
 pub(super) fn of_path(path: Option<&str>) -> Option<String> {
     let path = path.filter(|path| path.starts_with('/'))?;
     // A mapped file may be a device or a pipe by now, which must not be waited for.

@@ -24,7 +24,7 @@ impl Default for Timing {
     }
 }
 
-/// What has happened so far.
+/// Events so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     pub instructions: u64,

@@ -57,7 +57,7 @@ pub enum CaptureError {
     /// The program could not be started.
     #[error("cannot start the program: {0}")]
     Program(io::Error),
-    /// There is no such process.
+    /// The process does not exist.
     #[error("there is no process {0}")]
     NoProcess(u32),
     /// The process belongs to another user.
@@ -68,7 +68,7 @@ pub enum CaptureError {
         /// What the system said.
         source: io::Error,
     },
-    /// What the kernel tells of mappings is not what it should be.
+    /// The kernel's list of mappings is malformed.
     #[error("{path}: {reason}")]
     Maps {
         /// The file.
@@ -95,7 +95,7 @@ pub enum CaptureError {
         /// How long it was there.
         milliseconds: u128,
     },
-    /// Nothing was seen of a program that goes on.
+    /// No accesses were seen of a program that is still running.
     #[error("nothing was seen of the program in {milliseconds} ms{}{notes}", if notes.is_empty() { "" } else { ": " })]
     SawNothing {
         /// How long it was looked at.

@@ -203,7 +203,7 @@ impl Counter {
             _ => hierarchy::Kind::Load,
         };
         let level = self.look_up(kind, access);
-        // Time goes on with instructions and misses; the access itself is in the slice in which it ends.
+        // Time advances with instructions and misses; the access itself is in the slice in which it ends.
         if is_fetch {
             let slice = (self.timing.time_ns(&self.progress) / self.slice_ns).min(SLICES_MAX - 1);
             self.slice = self.slice.max(slice as u32);

@@ -13,10 +13,10 @@ use super::{CaptureError, Stop};
 /// The largest range of one sample: its bytes are a number of 32 bits.
 pub(super) const SAMPLE_BYTES_MAX: u64 = 1 << 30;
 
-/// Records a program. `progress` is told the slices so far. A program that was started here does not outlive this call.
+/// Records a program. `progress` gets the slices so far. A program that was started here does not outlive this call.
 ///
 /// # Errors
-/// If the program cannot be started or looked at, if a source cannot work here, or if it ended before anything was seen.
+/// If the program cannot be started or observed, if a source cannot work here, or if it ended before anything was seen.
 pub fn record(
     options: &Options,
     stop: &Stop,
@@ -176,7 +176,7 @@ fn notes(observer: &Observer<'_>, options: &Options, slices: usize) -> Vec<Strin
              --granule or a longer --slice helps"
         ));
     }
-    // A few of them are nothing: rates are told from all windows of a slice.
+    // A few of them do not matter: rates are estimated from all windows of a slice.
     if observer.long_windows * 10 > observer.windows {
         let (long, windows) = (observer.long_windows, observer.windows);
         notes.push(format!(

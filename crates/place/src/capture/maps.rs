@@ -49,7 +49,7 @@ impl MapLine {
         self.path == other.path && self.inode == other.inode && self.device == other.device
     }
 
-    /// Whether a mapping that begins where this one ends goes on with it.
+    /// Whether a mapping that begins where this one ends is a continuation of it.
     pub fn goes_on_with(&self, next: &MapLine) -> bool {
         let in_order =
             next.file().is_none() || self.offset.wrapping_add(self.end - self.start) == next.offset;

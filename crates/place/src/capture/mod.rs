@@ -31,7 +31,7 @@ use tiermem_trace::recording::Executable;
 /// The file of a command, with its build-id.
 ///
 /// # Errors
-/// If there is no such program.
+/// If the program does not exist.
 pub fn executable_of(command: &[OsString]) -> Result<Executable, CaptureError> {
     let (file, _) = program::resolve(command)?;
     let path = std::fs::canonicalize(&file).unwrap_or(file).to_string_lossy().into_owned();

@@ -270,8 +270,8 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// Looks at one slice and tells what was seen in it; `None` if the program has no memory any more. If the options say that
-    /// mappings are told at once, `mapped` is called as soon as there is a new one as large as a granule.
+    /// Observes one slice and returns what was seen in it; `None` if the program has no memory any more. If the options
+    /// say that mappings are reported at once, `mapped` is called as soon as there is a new one as large as a granule.
     pub fn slice(
         &mut self,
         stop: &Stop,
@@ -325,7 +325,7 @@ impl<'a> Observer<'a> {
         let mut length = (self.options.slice / SHORTEST_WINDOW).max(self.look);
         for number in 0..most {
             let before = Instant::now();
-            // Those of a process that has gone fail, which the watch tells.
+            // Sources of a process that has gone fail; the watch reports that.
             self.sources.iter_mut().for_each(|source| drop(source.open_window()));
             let opening = before.elapsed();
             let left = end.saturating_duration_since(Instant::now());

@@ -57,7 +57,7 @@ impl Stop {
 pub(crate) struct Program {
     child: Child,
     stop: Stop,
-    /// What the system told of its end, which it tells once.
+    /// The system's report of its end, which it gives only once.
     end: Option<(ExitStatus, Usage)>,
 }
 

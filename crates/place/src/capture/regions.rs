@@ -152,7 +152,7 @@ impl Regions {
             let region = Region { build_id, ..naming::region(line, 0, 0) };
             (*id, line.start, crate::plan::planned(&region))
         };
-        // In the order of addresses, as in a recording: regions that are alike are told apart by it.
+        // In the order of addresses, as in a recording: it distinguishes regions of the same kind.
         let mut ids: Vec<u32> = current.iter().map(|run| run.region).collect();
         ids.sort_unstable_by_key(|id| (known[*id as usize].line.start, *id));
         ids.dedup();

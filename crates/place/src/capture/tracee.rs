@@ -32,7 +32,7 @@ pub(super) struct Tracee {
     program: Program,
     /// What Lackey says, as a trace.
     accesses: Trace,
-    /// Whether Valgrind could not go on, most often because the program used an instruction that it does not know.
+    /// Whether Valgrind could not continue, most often because the program used an instruction that it does not know.
     pub tracer_died: bool,
 }
 
@@ -128,7 +128,7 @@ fn lines(pipe: PipeReader) -> Result<Trace, CaptureError> {
     Ok(reader::read_stream(Path::new("valgrind"), input, Format::LACKEY, &options)?)
 }
 
-/// Whether a line that is none of an access is what Valgrind says when it cannot go on: a failed assertion of its own.
+/// Whether a line that is not an access is Valgrind's message when it cannot continue: a failed assertion of its own.
 fn is_last_word(error: &TraceError) -> bool {
     let TraceError::Record { reason: BadRecord::Malformed { text, .. }, .. } = error else { return false };
     ["Lackey: ", "valgrind: "].iter().any(|start| text.starts_with(start))

@@ -13,7 +13,7 @@ use super::report::{Failure, Report};
 /// How pages are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Where the kernel puts them when they are first touched; nothing moves. What a plan is held against.
+    /// Where the kernel puts them at first touch; nothing moves. The baseline of a plan.
     FirstTouch,
     /// As the plan says.
     Planned,

@@ -33,11 +33,11 @@ pub struct Options {
     pub move_bytes_per_s: f64,
 }
 
-/// Runs a program under a plan. `progress` is told the slices so far. The program does not outlive this call.
+/// Runs a program under a plan. `progress` gets the slices so far. The program does not outlive this call.
 ///
 /// # Errors
-/// If the plan is for another program (before that is started, where its build-id tells), if the program cannot be
-/// started or looked at, or its pages cannot be moved.
+/// If the plan is for another program (before that is started, where its build-id shows
+/// it), if the program cannot be started or observed, or its pages cannot be moved.
 pub fn run(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Result<Report, Failure> {
     let plan = &options.plan;
     if let Target::Command(command) = &options.look.target {

@@ -22,7 +22,7 @@ const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 pub struct Options {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// The strategies, in the order in which they are told of.
+    /// The strategies, in the order of the report.
     pub placements: Vec<Placement>,
     /// Trials of each.
     pub trials: u32,
@@ -93,7 +93,8 @@ pub fn placements(
     let weights_known = Path::new(WEIGHTS).is_dir();
     let placement = |strategy: &Strategy| {
         let placement = strategy.resolve(topology, cpus, weights_known)?;
-        // Checked before the program starts: afterwards a refused policy could not be told from a refused program.
+        // Checked before the program starts: afterwards a refused
+        // policy could not be distinguished from a refused program.
         match &placement.policy {
             Policy::Default => Ok(placement),
             policy => {
@@ -124,10 +125,10 @@ pub fn usable_cpus(asked: Option<&[u32]>) -> Result<Vec<u32>, RunError> {
     Ok(cpus)
 }
 
-/// Runs all trials. `progress` is told how many have been.
+/// Runs all trials. `progress` gets the number of trials so far.
 ///
 /// # Errors
-/// If the program cannot be run as it was asked for.
+/// If the program cannot be run as requested.
 pub fn compare(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Result<Outcome, RunError> {
     let series = |placement: &Placement| Series { placement: placement.clone(), trials: Vec::new() };
     let mut outcome =

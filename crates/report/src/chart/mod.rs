@@ -58,7 +58,7 @@ pub enum Mark {
         colour: Colour,
         /// Whether it is broken.
         dashed: bool,
-        /// Whether its values are told under the pointer and in the table.
+        /// Whether its values are shown under the pointer and in the table.
         told: bool,
         /// Ascending in x.
         points: Vec<At>,

@@ -18,7 +18,7 @@ pub struct Coded {
     pub codes: String,
     /// Values of the codes, from code 0 on.
     pub levels: Vec<f32>,
-    /// Whether each value is told exactly; else to the nearest of levels that are even by their logarithms.
+    /// Whether each value is exact; otherwise it is the nearest of levels that are evenly spaced by their logarithms.
     pub is_exact: bool,
 }
 

@@ -41,7 +41,7 @@ impl Look<'_> {
         noun(self.recording, self.selection.source)
     }
 
-    /// What is told of a granule, for a colour bar or an axis.
+    /// The figure of a granule, for a colour bar or an axis.
     pub(super) fn measure(&self) -> String {
         match self.show {
             Show::Accesses => format!("{} per granule", self.noun()),

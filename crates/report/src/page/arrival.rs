@@ -5,7 +5,7 @@ use crate::chart::Chart;
 use crate::gather::Report;
 use crate::quantity::Quantity;
 
-/// The chart; none where the trace tells no times.
+/// The chart; none where the trace has no times.
 pub fn chart(report: &Report) -> Option<Chart> {
     let times = report.stat.inter_arrival_ns.as_ref().filter(|times| times.max > 0)?;
     let text = |ns: u64| match ns {

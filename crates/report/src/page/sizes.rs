@@ -7,7 +7,7 @@ use crate::chart::Chart;
 use crate::gather::Report;
 use crate::quantity::Quantity;
 
-/// The chart; none where the trace tells no sizes.
+/// The chart; none where the trace has no sizes.
 pub fn chart(report: &Report) -> Option<Chart> {
     let sizes = report.stat.size_bytes.as_ref().filter(|_| report.unit == Unit::Bytes)?;
     let text = |bytes: u64| Quantity::Bytes.text(bytes as f64);

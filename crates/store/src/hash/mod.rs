@@ -26,27 +26,27 @@
 //!     40  5 x slots  the directory, then the entries
 //! ```
 //!
-//! An **entry** is a byte of flags, the field's length, the value's length, for an entry that may expire its Unix time
-//! in ms (6 bytes, 0 is never), the field, the value. Of the flags, bits 0 and 1 tell the width of the field's length,
-//! bits 2 and 3 that of the value's (0: no bytes, the length is 0; 1: one byte; 2: two; 3: four), bit 4 an expiry. Bit 7
-//! makes it a **hole**: bits 0 and 1 tell the width of the length of what follows, and the rest is 0. So a hole is as
-//! short as one byte. Entries and holes lie one behind the other up to `used`, without gaps.
+//! An **entry** is a byte of flags, the field's length, the value's length, its expiry as Unix time in ms (6
+//! bytes, 0 is never) if it may expire, the field, the value. Of the flags, bits 0 and 1 give the width of the
+//! field's length, bits 2 and 3 that of the value's (0: no bytes, the length is 0; 1: one byte; 2: two; 3:
+//! four), bit 4 an expiry. Bit 7 makes it a **hole**: bits 0 and 1 give the width of the length of the bytes
+//! behind, and the rest is 0. So a hole is as short as one byte. Entries and holes are contiguous up to `used`.
 //!
-//! A **sequence** has neither holes nor a directory: fields stand in the order in which they came, and a change moves
-//! what lies behind it.
+//! A **sequence** has neither holes nor a directory: fields are
+//! in insertion order, and a change moves the bytes behind it.
 //!
-//! A **table**'s directory is open addressing with linear probing. A slot is the entry's offset from the blob's start
-//! (4 bytes, 0: free) and the low byte of the field's hash. A field's home is its hash's upper half, scaled to the number
-//! of slots: so homes follow the order of hashes whatever the number of slots, and a scan's cursor, which is a hash,
-//! outlives growth. New entries go to the end; a removed or replaced entry becomes a hole.
+//! A **table**'s directory is open addressing with linear probing. A slot is the entry's offset from the blob's
+//! start (4 bytes, 0: free) and the low byte of the field's hash. A field's home is its hash's upper half, scaled
+//! to the number of slots: so homes follow the order of hashes for any number of slots, and a scan's cursor,
+//! which is a hash, outlives growth. New entries go to the end; a removed or replaced entry becomes a hole.
 //!
 //! # What a change costs
 //!
-//! A **sweep** collects holes and fields past their time in small steps, paid for by the changes that make holes: it
-//! carries one hole from the front to the end, and each entry that it meets changes places with it. It starts when a
-//! quarter of the entries' bytes are holes, and advances [`SWEEP_FACTOR`] bytes for each byte written or removed, at most
-//! [`SWEEP_BYTES_MAX`]. So no change of a table takes time that grows with the table, but for **rebuilding** when there
-//! is no room left: entries are copied into a longer blob, in which a quarter (below 256 KiB a half) of all is free.
+//! A **sweep** collects holes and expired fields in small steps, paid for by the changes that make holes: it carries
+//! one hole from the front to the end, and swaps it with each entry that it meets. It starts when a quarter of the
+//! entries' bytes are holes, and advances [`SWEEP_FACTOR`] bytes for each byte written or removed, at most
+//! [`SWEEP_BYTES_MAX`]. So no change of a table takes time that grows with the table, except for **rebuilding** when
+//! there is no room left: entries are copied into a longer blob, with a quarter (below 256 KiB a half) of it free.
 
 mod build;
 mod change;

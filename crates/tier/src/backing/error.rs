@@ -7,7 +7,7 @@ use crate::block;
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("{path} does not exist; make it first (for example: truncate -s 10G {path}), or name another")]
     Missing {
         /// The file.

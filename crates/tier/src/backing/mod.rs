@@ -161,7 +161,7 @@ pub enum BackingError {
     Failed(String),
 }
 
-/// By what a store's content can be told from that of another time. `None`: the store cannot say.
+/// Identity and version of a store's content. `None`: the store cannot say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Identity of the store: the same as long as it is the same file, device or set of objects.

@@ -141,8 +141,8 @@ fn reserve(path: &Path, file: &File, capacity_bytes: u64) -> Result<(), OpenErro
 mod tests {
     use super::*;
 
-    /// Past the page cache a transfer that ended in the midst of a block goes on at its beginning, and one that did not get
-    /// there cannot go on; through it every byte counts.
+    /// With direct I/O a transfer that ended in the middle of a block continues at the block's beginning,
+    /// and one that did not get there cannot continue; through the page cache every byte counts.
     #[test]
     fn a_short_transfer_goes_on_where_it_can() {
         let path = std::env::temp_dir().join(format!("tiermem-block-file-short-{}", std::process::id()));

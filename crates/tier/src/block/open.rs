@@ -25,9 +25,9 @@ pub enum Backend {
     Threads,
 }
 
-/// Opens `path` as a device of `capacity_bytes`. A regular file is made or extended, and its space reserved, so that a
-/// full disk is told here and not in the midst of work; it is never made smaller. A block device is taken as it is. The
-/// file stays locked as long as the device lives.
+/// Opens `path` as a device of `capacity_bytes`. A regular file is created or extended, and its
+/// space reserved, so that a full disk is reported here and not during operation; it is never made
+/// smaller. A block device is taken as it is. The file stays locked as long as the device lives.
 pub fn open(path: &Path, capacity_bytes: u64, backend: Backend) -> Result<Box<dyn BlockIo>, OpenError> {
     use_file(&Arc::new(BlockFile::open(path, capacity_bytes)?), backend)
 }

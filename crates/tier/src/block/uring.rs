@@ -46,7 +46,7 @@ impl UringFile {
         let (queue, requests) = channel();
         let asleep = Arc::new(AtomicBool::new(false));
         let bell = Bell::new()?;
-        // The ring belongs to its thread, which tells here whether it has one.
+        // The ring belongs to its thread, which reports here whether it could be created.
         let (tell, told) = channel();
         let work = {
             let (file, asleep, completion_sender, bell) =

@@ -50,12 +50,11 @@ impl Dram {
         Ok(Dram { mapping: Mapping::anonymous(len)? })
     }
 
-    /// The same from one node's memory and no other's: another socket's, or a CXL expander that the kernel shows as a node without
-    /// processors.
+    /// Memory of one node only: another socket's, or a CXL expander that the kernel shows as a node without processors.
     ///
     /// # Errors
-    /// When there is no such node, or it has less memory than that: a node that cannot give what it is bound to would end the process
-    /// later.
+    /// When there is no node of this number, or it has less memory than that: a
+    /// node that cannot provide the memory bound to it would end the process later.
     pub fn on_node(len: usize, node: u32) -> Result<Self, NodeError> {
         let nodes = numa::nodes();
         match nodes.iter().find(|known| known.number == node) {

@@ -161,7 +161,7 @@ fn load(args: &TraceArgs) -> Result<(Vec<Record>, BestPlacement), Failure> {
     for record in source.records() {
         let access = record?;
         best.note(&access);
-        // Sixteen databases; only what tells tenants apart looks at them.
+        // Sixteen databases; only systems with tenants look at them.
         trace.push(Record { key: access.key, size: access.size, db: access.tenant as u8 % DATABASES });
     }
     source.finish();

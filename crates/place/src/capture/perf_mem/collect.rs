@@ -216,7 +216,7 @@ struct Lines<'a> {
     buffer: Vec<u8>,
     /// Bytes at the buffer's start that are an unfinished line.
     held: usize,
-    /// Whether the rest of a line is passed over: it began before the part, or is too long.
+    /// Whether the rest of a line is skipped: it began before the part, or is too long.
     skips: bool,
     end: FileRangeEnd,
 }

@@ -173,8 +173,9 @@ fn elsewhere(answer: Answer) -> Answer {
     }
 }
 
-/// The same from what `perf script` spells out, from `|OP ` on: `|OP LOAD|LVL L1 hit|SNP None|...`. For versions of perf
-/// that print no number before it; perf cuts long ones short, which leaves these two fields whole. `None` if it is no such text.
+/// The operation and answer from the words of `perf script`, from `|OP ` on: `|OP LOAD|LVL L1
+/// hit|SNP None|...`. For versions of perf that print no number before them; perf truncates
+/// long texts, which leaves these two fields whole. `None` if it is not such a text.
 pub(super) fn decode_words(text: &[u8]) -> Option<(Option<Op>, Answer)> {
     let rest = text.strip_prefix(b"|OP ")?;
     let (op, rest) = rest.split_at(memchr::memchr(b'|', rest)?);

@@ -44,7 +44,7 @@ pub enum PerfMemError {
         /// What to do about it.
         advice: String,
     },
-    /// A line is not understood, and more such lines were met than may be passed over.
+    /// A line cannot be parsed, and more such lines were met than may be skipped.
     #[error("{}, line {line}: {reason}: \"{text}\"", path.display())]
     Line {
         /// The file.

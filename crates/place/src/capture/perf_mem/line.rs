@@ -21,7 +21,7 @@ pub(super) struct Seen {
     pub cycles: u64,
 }
 
-/// A mapping that perf tells of.
+/// A mapping that perf reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mapped {
     /// `None` for the kernel.
@@ -35,7 +35,7 @@ pub(super) struct Mapped {
 pub(super) enum Parsed {
     Sample(Seen),
     Mapping(Box<Mapped>),
-    /// A comment, an empty line, something else that perf tells.
+    /// A comment, an empty line, or another event of perf.
     Nothing,
 }
 

@@ -68,7 +68,7 @@ pub struct ImportOptions {
     pub slicing: Slicing,
     /// A copy of the process's `/proc/PID/maps`. `None`: what the text says of mappings, else stretches of addresses.
     pub maps: Option<PathBuf>,
-    /// Broken lines that are passed over.
+    /// Broken lines that are skipped.
     pub skip_bad: u64,
     /// Threads that read side by side.
     pub threads: usize,
@@ -118,7 +118,8 @@ pub fn import(files: &[PathBuf], options: &ImportOptions) -> Result<Recording, P
     import_with(files, options, &Stop::default(), |_, _| {})
 }
 
-/// [`import`], which can be stopped and tells a few times a second how many bytes it has read, of how many if that is known.
+/// [`import`] that can be stopped and reports a few times a second
+/// how many bytes it has read, and of how many if that is known.
 ///
 /// # Errors
 /// As [`import`], and if it was stopped.
@@ -342,7 +343,7 @@ fn read_all(
     let mut all = Collected::new(plan, plan.entries_max);
     let mut ends = Vec::new();
     for result in results {
-        // A thread that panicked is a bug of this code: it goes on in the caller's thread.
+        // A thread that panicked is a bug of this code: the panic continues in the caller's thread.
         let (collected, more) = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         ends.extend(more);
         all.merge(collected);

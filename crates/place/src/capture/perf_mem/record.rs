@@ -77,10 +77,11 @@ impl Default for RecordOptions {
     }
 }
 
-/// Records a program, or a process for a while, and reads what was recorded. `progress` is told the bytes of text read.
+/// Records a program, or a process for a while, and reads the recording. `progress` gets the bytes of text read.
 ///
 /// # Errors
-/// If there is no perf, if the machine has no counters for it, if perf may not record or says something that is not understood.
+/// If there is no perf, if the machine has no counters for it, if
+/// perf may not record or prints something that cannot be parsed.
 pub fn record(
     options: &RecordOptions,
     stop: &Stop,

@@ -167,7 +167,7 @@ fn latency_and_instruction(text: &[u8]) -> (u64, Option<u64>) {
     }
 }
 
-/// Lines without a data source: mappings that perf tells of with `--show-mmap-events`; what else it tells is of no interest.
+/// Lines without a data source: mappings that perf reports with `--show-mmap-events`; other events are ignored.
 fn event(line: &[u8]) -> Result<Parsed, Reason> {
     const EVENT: &[u8] = b": PERF_RECORD_";
     let at = memchr::memmem::find(line, EVENT).ok_or("there is no data_src in it")?;

@@ -23,7 +23,7 @@ pub(super) fn read_maps(path: &Path) -> Result<Vec<MapLine>, PerfMemError> {
         .map_err(|reason| PerfMemError::Maps { path: path.to_owned(), reason })
 }
 
-/// Puts the recording together. `bad` lines were passed over.
+/// Assembles the recording. `bad` lines were skipped.
 pub(super) fn finish(
     collected: Collected,
     maps: Option<Vec<MapLine>>,
@@ -89,7 +89,7 @@ pub(super) fn finish(
     };
     let head = Head {
         version: Head::VERSION,
-        // perf's times are from the machine's start, which no text tells.
+        // perf's times count from the machine's start, which no text gives.
         began_unix_ns: 0,
         command: options.command.clone(),
         executable: executable(&placed.regions),
@@ -137,7 +137,7 @@ fn choose_process(table: &Table, asked: Option<u32>, notes: &mut Vec<String>) ->
     most
 }
 
-/// Mappings of the process that the text tells of, in its order.
+/// Mappings of the process in the text, in its order.
 fn map_events(
     layout: &mut Layout,
     mappings: &[(usize, u64, Mapped)],

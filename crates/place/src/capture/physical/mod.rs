@@ -68,7 +68,7 @@ pub enum Ending {
     Stopped,
     /// The program ended by itself.
     Exited(ExitStatus),
-    /// Valgrind could not go on, most often because the program used an instruction that it does not know.
+    /// Valgrind could not continue, most often because the program used an instruction that it does not know.
     TracerDied,
 }
 

@@ -222,17 +222,17 @@ impl Source for Refs {
         let read = self.look();
         let usages = std::mem::take(&mut self.usages);
         self.is_current = was_current;
-        // The kernel goes through the pages in the order of addresses, when it clears and when it tells. So each granule's
-        // window begins when it was cleared, not when the last one was.
+        // The kernel walks the pages in the order of addresses, when it clears and when it reports.
+        // So each granule's window begins when that granule was cleared, not when the last one was.
         let all: u64 = usages.iter().map(|usage| usage.resident_bytes).sum();
         let (mut passed, mut huge_bytes, mut shared_bytes) = (0, 0, 0);
-        // A run, and what it is so far: the program may have divided it further.
+        // A run, and its window so far: the program may have divided it further.
         let mut run: Option<(usize, SampleWindow, u32)> = None;
         for usage in &usages {
             let share = passed as f64 / all.max(1) as f64;
             passed += usage.resident_bytes;
             let Some(is_file) = kind(&self.wanted, usage) else { continue };
-            // What is told of huge pages counts from the next slice on.
+            // News of huge pages count from the next slice on.
             note_huge(usage, Some(is_file), &mut self.huge);
             if usage.resident_bytes == 0 {
                 continue;

@@ -46,7 +46,8 @@ impl Writes {
     }
 
     fn scan_all(&mut self, mut each: impl FnMut((u64, u64, Granules), Written)) {
-        // A mapping may have gone since the slice began, which its range is refused for; the others are told all the same.
+        // A mapping may have gone since the slice began: its range is
+        // refused, and the others are reported all the same.
         for &(start, end, granules) in &self.watched {
             let scanned = self.scan.written(start, end, |written| each((start, end, granules), written));
             let of_the_program = |error: &io::Error| {

@@ -94,7 +94,7 @@ impl Objects {
         })
     }
 
-    /// All of an object, or those bytes of the range that it has; `None` where there is no such object.
+    /// All of an object, or those bytes of the range that it has; `None` where there is no object.
     pub async fn get(
         &self,
         path: &Path,

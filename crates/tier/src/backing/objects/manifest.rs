@@ -10,7 +10,7 @@ use super::layout::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Id, MANIFEST, SIZE_BYTES_M
 /// Marks a JSON object as a manifest.
 const FORMAT: &str = "tiermem volume";
 
-/// The only version there is so far.
+/// The only version yet.
 const VERSION: u32 = 1;
 
 /// No manifest is larger.

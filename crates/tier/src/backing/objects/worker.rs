@@ -211,7 +211,7 @@ impl Worker {
             let chunks = self.chunks.clone();
             self.tasks.spawn(async move { Event::Read { job, part, result: chunks.read(part).await } });
         }
-        // What is put while the state is told would be of that state.
+        // A put during the query of the state would belong to that state.
         while !self.is_telling
             && let Some(chunk) = self.put_order.begin()
         {
@@ -239,7 +239,7 @@ impl Worker {
         self.tasks.spawn(async move { Event::Stored { chunk, result: chunks.stored(chunk, whole).await } });
     }
 
-    /// Puts what a chunk's object becomes by all that waits for it. `is_empty`: it is known to be all zeroes so far.
+    /// Puts a chunk's object with all changes that wait for it. `is_empty`: it is known to be all zeroes so far.
     fn put(&mut self, chunk: u64, expected: Expected, is_empty: bool, object: Vec<u8>) {
         let batch = self.put_order.take(chunk);
         let mut object = apply(object, &batch, |job| &self.jobs[job].request.buffer);
