@@ -1,4 +1,4 @@
-//! Where a call's accesses come from: a file, a generator, or whatever speaks the Arrow stream interface.
+//! Source of a call's accesses: a file, a generator, or any object with the Arrow stream interface.
 
 use arrow_array::RecordBatchReader;
 use pyo3::exceptions::PyTypeError;

@@ -8,7 +8,7 @@
 //! | `write_buffers.rs`, `filling.rs` | [`Segments`] | bytes of segments being filled |
 //! | `gc_read_buffer.rs` | [`Emptying`] | bytes of the segment being emptied |
 //! | `fetch.rs` | [`Fetches`] | items that are read back |
-//! | `recovery_writes.rs`, `journal.rs`, `checkpoint.rs` | [`Restart`] | superblock, journal, the checkpoint under way |
+//! | `recovery_writes.rs`, `journal.rs`, `checkpoint.rs` | [`Restart`] | superblock, journal, checkpoint, items per database |
 //! | `requests.rs`, `syncs.rs`, `removals.rs` | [`Requests`] | the device, how far writes are durable, removals that are not yet durable |
 //!
 //! [`recover`] opens a region. [`format`] has the on-device format; `docs/store-format.md` draws it.
