@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Ok(mut terminate) => {
                 terminate.recv().await;
             }
-            // Nobody can ask it to end then.
+            // It cannot be asked to end then.
             Err(_) => std::future::pending().await,
         }
     };

@@ -451,7 +451,7 @@ fn a_directory_has_one_writer_or_readers() {
     }
     assert!(matches!(spec("").open(false), Err(OpenError::InUse { .. })));
     drop(readers);
-    // Whoever heeds no lock is noticed when a chunk is got to be changed.
+    // A process that ignores locks is noticed when a chunk is got to be changed.
     let chunk = place.join("chunks/000000000001");
     let before = std::fs::read(&chunk).unwrap();
     // What a put leaves that a death cuts short.

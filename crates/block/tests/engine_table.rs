@@ -107,7 +107,7 @@ fn value(part: u64) -> u8 {
     1 + (part % 251) as u8
 }
 
-/// Somebody else writes over the table.
+/// Another program writes over the table.
 fn spoil_table(disk: &MemoryDisk) {
     let block_bytes = EngineConfig::default().sizes_bytes;
     let config = LayoutConfig { block_bytes, group_bytes: None, log_bytes: None };

@@ -10,7 +10,7 @@ pub enum Failure {
     Usage(anyhow::Error),
     /// It was tried and failed; exit code 1.
     Failed(anyhow::Error),
-    /// Whoever read the output has seen enough, as `head` does; nothing is said, exit code 0.
+    /// The reader of the output has closed it, as `head` does; nothing is printed, exit code 0.
     ReaderGone,
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// Prints text as it is. Whoever reads it may have gone, which `print!` would panic at.
+/// Prints text as it is. The reader may have gone, where `print!` would panic.
 pub fn print_text(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;

@@ -25,7 +25,7 @@ pub fn start_log(filter: &'static str) -> impl Fn(&'static str) {
         .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(filter)))
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
-        // Whoever reads the log may go away; telling so on the same stream would end in a panic.
+        // The reader of the log may go away; reporting that on the same stream would end in a panic.
         .log_internal_errors(false)
         .with_filter_reloading();
     let handle = log.reload_handle();

@@ -8,7 +8,7 @@ use tiermem_trace::parse_count;
 /// One `--size`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
-    /// So many objects or bytes.
+    /// This number of objects or bytes.
     Units(u64),
     /// This share of the working set.
     Share(f64),

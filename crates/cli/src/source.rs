@@ -174,7 +174,7 @@ impl TraceArgs {
         let trace = self.try_open_with(optional).map_err(|error| advise_on_trace(&error))?;
         let Reading { requests: limit, value_scale: scale, .. } = self.reading;
         let bar = progress_bar(&trace, limit);
-        // Whoever takes the records also asks how far they are; one thread does both.
+        // The consumer of the records also shows the progress; one thread does both.
         Ok(Source { trace: Rc::new(RefCell::new(trace)), limit, scale, bar })
     }
 }

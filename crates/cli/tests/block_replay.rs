@@ -213,7 +213,7 @@ fn a_server_that_gives_back_something_else_is_found_out() {
     assert_eq!(told["requests"], 20_000);
     assert!(told["mismatches"].as_u64().unwrap() > 0);
     assert_eq!(told["complaints"][0]["found"], "zeroes");
-    // Nobody looks without being asked.
+    // Nothing is verified without being asked to.
     assert_eq!(result(&[CLOUD, "--to", &server.uri("a")])["mismatches"], 0);
 }
 

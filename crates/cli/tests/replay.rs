@@ -34,7 +34,7 @@ fn wrong_use_exits_with_2_and_says_what_would_do() {
 
 #[test]
 fn failures_exit_with_1_and_name_the_thing() {
-    // Nobody listens on the port reserved for the multiplexer of RFC 1078.
+    // No server listens on the port reserved for the multiplexer of RFC 1078.
     let closed = "127.0.0.1:1";
     let (code, said) = replay(&["scan:requests=1", "--to", closed]);
     assert!(code == 1 && said.contains(&format!("cannot connect to {closed}")), "{said}");

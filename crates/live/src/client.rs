@@ -27,7 +27,7 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody listens, or the machine cannot be reached.
+    /// No server listens, or the machine cannot be reached.
     #[error(
         "cannot reach {address}: {source}. Is the server running, and is this the address of its live page (--http)?"
     )]

@@ -18,7 +18,7 @@ pub enum Reader {
     Store,
     /// `tiermem block serve`.
     Block,
-    /// Whoever wants to know of tiers and nothing else: simulators and planners.
+    /// Commands that need only the tiers: simulators and planners.
     Tiers,
 }
 

@@ -79,7 +79,7 @@ pub enum ControlRefusal {
     /// The operator wants none.
     #[error("the server takes no commands over HTTP: its configuration says http_control = false")]
     Forbidden,
-    /// Whoever reaches the machine could give them.
+    /// Every client that reaches the machine could give them.
     #[error(
         "the server takes no commands over HTTP, as it listens at {0}, beyond this machine: have it listen at 127.0.0.1, or let its \
          configuration say http_control = true"

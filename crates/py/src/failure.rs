@@ -1,4 +1,4 @@
-//! Errors as exceptions of Python: `OSError` and its children for files, `ValueError` for what is in them or was asked for.
+//! Errors as Python exceptions: `OSError` and its children for files, `ValueError` for their contents or for arguments.
 
 use std::io;
 

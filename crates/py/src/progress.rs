@@ -1,4 +1,4 @@
-//! Telling Python how far a call is, and hearing whether the user wants it to end.
+//! Progress of a call as reported to Python, and the user's request to end it.
 
 use std::sync::Mutex;
 

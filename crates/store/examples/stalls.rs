@@ -229,7 +229,7 @@ fn flash(items: u64, value_bytes: usize, pace: Pace) {
     longest.time(|| world.engine.flush(None));
     longest.print("flash: FLUSHALL");
     drop(world);
-    // Nobody needs it any more; what cannot be removed is the system's to clean up.
+    // It is not needed any more; the system cleans up what cannot be removed.
     let _ = std::fs::remove_file(path);
 }
 

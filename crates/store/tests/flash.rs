@@ -353,7 +353,7 @@ fn copies_that_go_one_by_one_are_counted_once() {
     }
     let stats = engine.stats();
     assert!(stats.tiers[2].promotions > 1000 && stats.tiers[2].evictions > 1000, "{stats:?}");
-    // Whoever is met past its time goes.
+    // Expired keys that are met are removed.
     engine.set_clock(1_000_000);
     engine.idle();
     let mut found = 0;

@@ -119,7 +119,7 @@ fn a_second_death_before_the_first_checkpoint_brings_nothing_back() {
         let mut world = World::open(Box::new(disk.open()), config(region_bytes, SEGMENT_BYTES)).unwrap();
         let mut newest = BTreeMap::new();
         let mut version = 0u64;
-        // So many records between two deaths that journal halves end everywhere between them.
+        // Enough records between two deaths for journal halves to end everywhere between them.
         for life in 0..8 {
             for _ in 0..3000 + 1700 * stop {
                 version += 1;
@@ -238,7 +238,7 @@ fn requests_for_more_than_the_bound_are_answered() {
             (key, world.ask(hash).1)
         })
         .collect();
-    // Nobody takes an answer before it has all of them.
+    // No answer is taken before the request has all of them.
     for _ in 0..200 {
         world.advance();
     }

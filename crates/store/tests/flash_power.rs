@@ -292,7 +292,7 @@ fn checkpoints_are_durable_before_they_are_named_and_until_the_next_one_is() {
     let device = Watched { inner, layout, named, durable: durable_at, checkpoints: checkpoints.clone() };
     let mut world = World::open(Box::new(device), durable(region_bytes)).unwrap();
     let mut rng = Rng::seeded(1);
-    // Nobody commits, so that nothing is synced but for the checkpoints' own sake.
+    // There is no commit, so only checkpoints cause syncs.
     for number in 0..60_000 {
         world.put(DB, rng.below(600) as u32, &value(number, 8 + rng.below(600) as usize));
         world.advance();

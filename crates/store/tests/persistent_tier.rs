@@ -211,7 +211,7 @@ fn a_full_tier_is_taken_up_whole_and_twice() {
     assert_eq!(machine.start(START_MS).1, TakenUp::default(), "what was flushed stays away");
 }
 
-/// Somebody went on with the flash tier alone: the file is of another time then, and its values may be older.
+/// A run continued with the flash tier alone: the file is of another time then, and its values may be older.
 #[test]
 fn a_file_that_missed_a_run_is_not_believed() {
     let mut machine = Machine::new(true);

@@ -198,7 +198,7 @@ fn passwords_are_given_and_asked_for() {
 
 #[test]
 fn a_server_that_is_not_there_is_named() {
-    // Nobody listens on the port reserved for the multiplexer of RFC 1078.
+    // No server listens on the port reserved for the multiplexer of RFC 1078.
     let to = Address::Tcp("127.0.0.1:1".to_owned());
     let error = replay(&options(to.clone()), keys(1, 1)).unwrap_err().to_string();
     assert!(error.contains(&to.to_string()), "{error}");

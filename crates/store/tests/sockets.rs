@@ -220,7 +220,7 @@ fn a_holder_that_stalls_makes_way_for_others() {
         config.settings.stall_timeout_ms = 300;
     });
     let bytes = request(&[b"SET", b"k", &vec![b'v'; MIB]]);
-    // The second wants more than the first leaves, and has the privilege to exceed the limit. Nobody waits as yet.
+    // The second wants more than the first leaves, and has the privilege to exceed the limit. No client waits yet.
     let mut stalled = [server.client(), server.client()];
     for (client, sent, held) in [(0, MIB / 10, MIB / 10), (1, bytes.len() - 10, MIB)] {
         stalled[client].send(&bytes[..sent]);

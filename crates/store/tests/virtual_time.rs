@@ -457,7 +457,7 @@ impl World {
     }
 }
 
-/// Items that an engine has thrown out of any tier.
+/// Items that an engine has evicted from any tier.
 fn evictions(engine: &Engine) -> u64 {
     let stats = engine.stats();
     stats.evicted + stats.tiers.iter().map(|tier| tier.evictions).sum::<u64>()

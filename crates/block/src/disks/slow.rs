@@ -84,7 +84,7 @@ fn shuffle(mut seed: u64, from: &Receiver<Outcome>, to: &Sender<Outcome>, waker:
             continue;
         }
         let at = draw(&mut seed) as usize % held.len();
-        // Whoever asked may be gone with the disks.
+        // The receiver may be gone with the disks.
         let _ = to.send(held.swap_remove(at));
         if let Some(waker) = &*waker.lock().unwrap_or_else(PoisonError::into_inner) {
             waker();

@@ -15,7 +15,7 @@ const QUOTA_OPS_MIN: u64 = 4;
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody writes to it.
+    /// It takes no writes.
     #[error("{name} is read-only, so no mode says where its writes go")]
     ReadOnly {
         /// The export.

@@ -13,7 +13,8 @@ use super::op_table::After;
 use tiermem_tier::backing::{self, BackingError};
 
 impl Work<'_> {
-    /// Nobody changes the range now: read it, once nothing older of it can come back in the cache when the store has it.
+    /// The range does not change now: read it, once nothing older
+    /// of it can come back in the cache when the store has it.
     pub fn copy(self) -> After {
         let number = self.shared.volumes[self.op.volume].number;
         let wait = self.shared.write_order.before_store(number, &self.op.units());

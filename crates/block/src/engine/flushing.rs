@@ -26,7 +26,7 @@ pub(super) struct Flushing {
     begun: u64,
     /// How many have ended.
     ended: u64,
-    /// Somebody needs this one.
+    /// The last flush that is needed.
     wanted: u64,
     /// The oldest session in which the store was written to by clients' requests since its last flush began.
     direct_writes: Option<u64>,
@@ -54,7 +54,7 @@ impl Flushing {
         (self.direct_writes.is_some() || self.begun > self.ended).then_some(self.begun + 1)
     }
 
-    /// Somebody needs this flush.
+    /// Asks for this flush.
     pub fn want(&mut self, flush: u64) {
         self.wanted = self.wanted.max(flush);
     }
@@ -88,7 +88,7 @@ impl Flushing {
         !failed && written.is_some_and(|written| written != session)
     }
 
-    /// Somebody waits.
+    /// Adds a waiting flush.
     pub fn wait(&mut self, waiter: Waiter) {
         if let Some(flush) = waiter.flush {
             self.want(flush);

@@ -58,7 +58,7 @@ impl Memory {
         }
     }
 
-    /// Nobody knows what the device holds there.
+    /// The device's bytes there are unknown.
     pub(super) fn forget(&mut self, units: Range<u64>) {
         self.copies.forget(units);
     }

@@ -249,7 +249,7 @@ impl Shared {
                 continue;
             }
             for (place, unit) in units.enumerate() {
-                // Nobody else would say that it is clean: it never was on its way to the store.
+                // No other code reports that it is clean: it was never on its way to the store.
                 if self.extents.units_mut().mend(unit) && op.plan.dirtied.is_empty() {
                     let offset = part.offset + place as u64 * UNIT_BYTES;
                     let mended = Part { offset, at: unit * UNIT_BYTES, bytes: UNIT_BYTES };

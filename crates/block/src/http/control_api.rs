@@ -65,7 +65,7 @@ impl ControlApi {
             match step(engine) {
                 Err(progress) => progress,
                 Ok(answer) => {
-                    // Whoever asked may have gone.
+                    // The caller may have gone.
                     let _ = tell.take().map(|tell| tell.send(answer));
                     Progress::Done
                 }

@@ -163,7 +163,7 @@ mod tests {
         unsealed.add(1, Lsn(10));
         unsealed.sealed(Lsn(9));
         assert!(!unsealed.has(4) && !unsealed.has(9) && unsealed.has(1));
-        // Nobody has ended the last one, and yet it goes.
+        // The last generation was never ended, and yet it is removed.
         unsealed.sealed(Lsn(10));
         assert!(!unsealed.has(1));
     }

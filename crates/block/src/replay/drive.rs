@@ -358,7 +358,7 @@ impl<'a> Driver<'a> {
                     expected_content.lost(first, sectors);
                 }
             }
-            // Nobody else is at these sectors: what is expected now was there when the request was sent.
+            // No other request is at these sectors: the expected content was there when the request was sent.
             Ok(()) if !self.options.verify => {}
             Ok(()) if write => expected_content.written(first, sectors, worker.version),
             Ok(()) => {

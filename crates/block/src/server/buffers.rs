@@ -41,7 +41,7 @@ impl Buffers {
         Buffers { holds: Vec::new(), bytes: 0, bytes_max, looks: 0, waiting: VecDeque::new() }
     }
 
-    /// Somebody takes this place.
+    /// A connection takes this place.
     pub(super) fn enter(&mut self, at: usize) {
         if self.holds.len() <= at {
             self.holds.resize(at + 1, Hold::default());
@@ -49,7 +49,7 @@ impl Buffers {
         self.holds[at] = Hold { moved: self.looks, ..Hold::default() };
     }
 
-    /// Whoever had this place leaves it, and all that it held.
+    /// The connection leaves this place, and all that it held.
     pub(super) fn leave(&mut self, at: usize) {
         self.set(at, 0);
         if std::mem::take(&mut self.holds[at].waits) {
@@ -64,7 +64,7 @@ impl Buffers {
         hold.bytes = bytes;
     }
 
-    /// Somebody has sent or taken something.
+    /// A connection has sent or taken something.
     pub(super) fn moved(&mut self, at: usize) {
         self.holds[at].moved = self.looks;
     }

@@ -27,7 +27,7 @@ pub enum ListenError {
     /// No address was given.
     #[error("there is nothing to listen on: give an address")]
     Nothing,
-    /// Somebody listens there.
+    /// Another process listens there.
     #[error("{0} is in use: stop what listens there, or choose another")]
     InUse(Address),
     /// The path is taken by something that is no socket.

@@ -452,7 +452,7 @@ impl World {
                 for (place, stamped) in bytes.chunks(STAMP_BYTES as usize).enumerate() {
                     let value = value_of(stamped).unwrap();
                     if value == 0 {
-                        // Nobody knows which of its zeroes it is.
+                        // Which of its zeroes it is, is unknown.
                         continue;
                     }
                     let (from, to) = self.models[at].stamps[place].flushes(value).unwrap();

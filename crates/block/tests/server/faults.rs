@@ -122,7 +122,7 @@ fn what_cannot_be_done_is_refused_and_the_connection_goes_on() {
         assert_eq!(reply[4..8], errno.to_wire().to_be_bytes());
     }
     assert_eq!(client.read(0, 3), [0; 3]);
-    // Nobody waits for 4 GiB that are not wanted.
+    // The server does not wait for 4 GiB that are not wanted.
     client.wire.write_all(&write_request(5, 0, &[], u32::MAX)).unwrap();
     let mut rest = Vec::new();
     client.wire.read_to_end(&mut rest).unwrap();

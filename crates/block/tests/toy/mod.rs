@@ -257,7 +257,8 @@ fn connection(mut stream: UnixStream, store: &MemoryStore, shared: &Shared) -> i
             thread::sleep(MOMENT);
         }
         if shared.stopping.load(Ordering::SeqCst) {
-            // In the midst of a reply. One that kept its answers has given none in full: it begins with what was asked first.
+            // In the middle of a reply. A server that kept its answers has
+            // given none in full: it begins with the first one requested.
             let said = if silent { &out[last..] } else { &out[..] };
             let _ = stream.write_all(&said[..said.len() / 2]);
             return Ok(());

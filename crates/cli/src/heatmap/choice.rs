@@ -54,7 +54,7 @@ pub enum ColumnChoice {
     Square,
     /// The period that is found.
     Period,
-    /// So many.
+    /// This number.
     Given(usize),
 }
 

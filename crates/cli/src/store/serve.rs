@@ -100,7 +100,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let http = HttpServer::start(config.server.http, views).map_err(Failure::failed)?;
     let mut engines = engines(&config)?;
     if let Some(files) = &files {
-        // Whoever wants to begin anew does not want what was.
+        // With a reset the old contents are not wanted.
         load_snapshot(&mut engines, files, if resets { Load::Never } else { which });
     }
     let mut server = sockets.listen(engines).map_err(Failure::failed)?;

@@ -51,7 +51,7 @@ pub fn record(
             break looked.ended;
         }
     };
-    // Whoever asks for the end has ended the program as well.
+    // A request to stop has ended the program as well.
     let ending = recorder.observer.process.finish(ended && !stop.is_asked())?;
     let recording = recorder.finish(options, ending)?;
     Ok((recording, ending))

@@ -214,7 +214,7 @@ impl<'a, P: Pages> Body<'a, P> {
             }
             let Some(granule) = self.granule_of(it) else { continue };
             *accesses.entry(granule).or_default() += it.weight as f32;
-            // Somebody else may have moved it.
+            // Another program may have moved it.
             let tier = if fast >= slow { Tier::Fast } else { Tier::Slow };
             if fast + slow > 0 {
                 self.placer.placed(granule, tier);

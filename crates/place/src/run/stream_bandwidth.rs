@@ -66,7 +66,8 @@ pub fn measure(placement: &Placement, cpus: &[u32], array_bytes: u64) -> Result<
     };
     let team = &team;
     let best = std::thread::scope(|scope| {
-        // Nobody begins before all are there: the others would wait for ever for one that the system refuses to start.
+        // No thread begins before all are there: the others would wait
+        // for ever for one that the system refuses to start.
         let (starts, waits): (Vec<_>, Vec<_>) = cpus.iter().map(|_| mpsc::channel::<()>()).unzip();
         let started: std::io::Result<Vec<_>> = cpus
             .iter()

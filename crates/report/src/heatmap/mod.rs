@@ -62,7 +62,7 @@ pub enum Columns {
     /// As many as there are rows, or one more.
     #[default]
     Square,
-    /// So many.
+    /// This number.
     Given(usize),
 }
 

@@ -94,11 +94,11 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Somebody monitors.
+    /// A client monitors.
     pub const MONITORED: u8 = 1;
     /// Requests are held up.
     pub const PAUSED: u8 = 2;
-    /// Somebody wants to know what happens to keys.
+    /// A client is to be informed of changes to keys.
     pub const OBSERVED: u8 = 4;
     /// The user `default` may not do everything.
     pub const GUARDED: u8 = 8;

@@ -124,7 +124,7 @@ impl OutputBuffers {
         self.buffers[slot as usize].killed
     }
 
-    /// Disconnects a client; what was pushed to it is thrown away at once.
+    /// Disconnects a client; its pushed output is discarded at once.
     pub fn kill(&mut self, slot: Slot) {
         let buffer = &mut self.buffers[slot as usize];
         if !buffer.killed {

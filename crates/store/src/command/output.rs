@@ -25,7 +25,7 @@ pub struct Mark {
 /// Replies in the order in which they are sent.
 ///
 /// Most queues are one buffer, [`Output::bytes`]; a pinned value closes that buffer off and the next begins
-/// behind it. Whoever drops a queue must call [`Output::clear`] first, or pins keep their memory.
+/// behind it. The owner must call [`Output::clear`] before it drops a queue, or pins keep their memory.
 #[derive(Debug, Default)]
 pub struct Output {
     parts: VecDeque<OutputPart>,

@@ -16,7 +16,7 @@ use tiermem_policy::ladder::{Loc, Residents};
 
 use super::item::{HEADER_BYTES, Header};
 
-/// The seals of items in tiers that keep them. Whoever has the tiers lends them.
+/// The seals of items in persistent tiers. The owner of the tiers lends them.
 #[derive(Debug, Default)]
 pub struct Keeping {
     /// [`Tiers::keeping`].

@@ -238,7 +238,7 @@ impl Restoring<'_> {
             if item.expires_at_ms == 0 { Expiry::Never } else { Expiry::AtUnixMs(item.expires_at_ms) };
         match self.contents.set(db, item.key, (kind, item.value), Condition::Always, expiry) {
             Ok(_) => {
-                // Nobody has asked for it.
+                // It is not a client's request.
                 self.contents.counters.sets -= 1;
                 Restored::Taken
             }

@@ -20,7 +20,7 @@ pub struct EngineStats {
     pub sets: u64,
     /// Items removed because their time was over.
     pub expired: u64,
-    /// Items thrown out to make room, over all tiers.
+    /// Items evicted to make room, over all tiers.
     pub evicted: u64,
     /// Moves given up because their item changed on the way.
     pub moves_aborted: u64,

@@ -64,7 +64,7 @@ pub struct TenantTierStats {
     pub share_bytes: u64,
     /// Its K; 0: the tier's own.
     pub k: u8,
-    /// Live items thrown out of the system from here.
+    /// Live items evicted out of the system from here.
     pub evictions: u64,
     /// Those of the evictions that made room for another tenant although this tenant was not above its share.
     pub trespasses: u64,

@@ -23,7 +23,7 @@ pub struct TierStats {
     pub promotions: u64,
     /// Items moved down from this tier.
     pub demotions: u64,
-    /// Live items thrown out of the system from this tier.
+    /// Live items evicted out of the system from this tier.
     pub evictions: u64,
     /// Latency charged by the emulator since the start, in nanoseconds; 0 on real tiers.
     pub charged_ns: u64,

@@ -78,7 +78,7 @@ enum State {
     /// In line for a buffer.
     Queued,
     Reading,
-    /// Nobody wants it any more; the buffer is still under way.
+    /// It is not wanted any more; the buffer is still in flight.
     Abandoned,
     Done(Option<FlashItem>),
 }

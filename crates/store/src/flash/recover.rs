@@ -249,7 +249,7 @@ pub fn recover(
         io.sync()?;
     }
     if torn {
-        // So many fillings at most were begun, and their numbers lost, since the last sync.
+        // At most this number of fillings were begun, and their numbers lost, since the last sync.
         next_sequence = next_sequence.saturating_add(layout.segments);
     }
     state.settle(segments.into_values().collect(), &checkpoint_segments, next_sequence);

@@ -95,7 +95,7 @@ pub struct Counters {
     pub promotions: u64,
     /// Items moved down, over all tiers.
     pub demotions: u64,
-    /// Items thrown out, over all tiers.
+    /// Items evicted, over all tiers.
     pub evictions: u64,
 }
 

@@ -26,7 +26,7 @@ pub struct TierShare {
     pub promotions: u64,
     /// Items moved down from this tier.
     pub demotions: u64,
-    /// Items thrown out from this tier.
+    /// Items evicted from this tier.
     pub evictions: u64,
 }
 

@@ -119,7 +119,7 @@ impl Entrance {
                 }
                 Message::Show(shown) => {
                     self.shard.borrow_mut().show_all();
-                    // Whoever asked may be gone.
+                    // The receiver may be gone.
                     let _ = shown.send(());
                 }
                 Message::Memory(word) => {

@@ -89,8 +89,8 @@ impl Stream {
         };
     }
 
-    /// Whoever was to say that there is room again may have said so when nothing could be written for another reason: the
-    /// next to write tries.
+    /// The reader may have signalled free space while nothing could
+    /// be written for another reason: the next write tries again.
     pub(super) fn forget_full(&self) {
         if let Stream::Pipe(pipe) = self {
             pipe.full.set(false);

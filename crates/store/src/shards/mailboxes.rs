@@ -75,7 +75,7 @@ pub enum Socket {
 pub struct Mailboxes {
     /// The shard that owns this copy, and the number of shards.
     pub placement: Placement,
-    /// Everybody's figures.
+    /// Figures of all shards.
     pub shard_stats: Arc<ShardStats>,
     /// One permit: its holder may send something to all shards.
     pub turns: Arc<Semaphore>,

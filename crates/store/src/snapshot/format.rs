@@ -174,7 +174,7 @@ fn header_check(header: &[u8; BLOCK_HEADER_BYTES], number: u64) -> u32 {
 /// The next part of a snapshot.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Block {
-    /// So many items; their bytes are in the buffer.
+    /// This number of items; their bytes are in the buffer.
     Items(u32),
     /// A block of this number of items with damaged bytes; later blocks can be read.
     Damaged(u32),

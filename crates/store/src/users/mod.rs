@@ -67,7 +67,7 @@ impl Default for Users {
 /// Whom a session has logged in as.
 #[derive(Clone, Debug, Default)]
 pub struct Login {
-    /// Nobody else than `default`, if there is none.
+    /// `None`: `default`.
     name: Option<Arc<str>>,
     /// As it was in `version`; none was deleted since.
     user: Option<Arc<User>>,

@@ -94,7 +94,7 @@ impl<C> CompletionSender<C> {
     pub fn put(&self, batch: impl IntoIterator<Item = C>) {
         let mut any = false;
         for completion in batch {
-            // Nobody there: the asker is gone and does not want it.
+            // The submitter is gone and does not want it.
             any |= self.sender.send(completion).is_ok();
         }
         if any {

@@ -109,7 +109,7 @@ pub enum OpenError {
         /// What it is about.
         path: PathBuf,
     },
-    /// Somebody has the lock, or holds the device.
+    /// Another process has the lock, or holds the device.
     #[error(
         "{path} is in use by another store, or is a device that is mounted; give each store a file or device of its own, \
          or stop the other one"

@@ -324,7 +324,8 @@ impl<T: Target> Simulated<T> {
         }
     }
 
-    /// Whoever submitted the requests in flight has died: what was due is done, and of the rest anything may be.
+    /// The submitter of the requests in flight has died: requests
+    /// that were due are done, the rest may be done in any part.
     fn die(&mut self) {
         self.carry_out_until(self.simulation.now_ns());
         let mut state = self.simulation.lock();

@@ -91,7 +91,7 @@ fn what_happens_to_a_watched_key_voids_the_transaction() {
             client.all(&[("MULTI", "+OK"), ("PING", "+QUEUED")]);
             let wanted = if void { "*-1" } else { "*1 +PONG" };
             assert_eq!(client.ask("EXEC"), wanted, "{before}, {act}");
-            // Nobody watches any more, so nothing is noted.
+            // No client watches any more, so nothing is recorded.
             assert_eq!(client.host.clients.attention(), 0);
             client.ask("SET k 1");
             assert!(client.engine.changes().is_empty());

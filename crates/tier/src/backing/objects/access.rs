@@ -106,7 +106,7 @@ impl Objects {
             if result.range.is_empty() {
                 return Ok(Some(Got { bytes: Bytes::new(), version: version(&result) }));
             }
-            // Whoever put a huge object here shall not fill our memory.
+            // A huge object put here by another program must not fill our memory.
             if result.range.end - result.range.start > bytes_max {
                 let source = format!("it has more than {bytes_max} bytes").into();
                 return Err(object_store::Error::Generic { store: "volume", source });

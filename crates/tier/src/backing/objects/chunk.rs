@@ -37,7 +37,7 @@ pub(super) enum PutEnd {
     Again,
     /// It was not done, or that is unknown.
     Failed(BackingError),
-    /// Somebody else has changed the chunk.
+    /// Another writer has changed the chunk.
     Conflict(BackingError),
 }
 

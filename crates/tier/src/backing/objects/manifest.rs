@@ -141,7 +141,7 @@ pub(super) async fn create(objects: &Objects, shape: Shape) -> Result<(), String
     let volume = Id::random().ok_or("the system gives no random bytes")?;
     let text = Manifest::new(volume, shape).encode().map_err(|trouble| trouble.told().to_string())?;
     match objects.put(&objects.path(MANIFEST), text, &Expected::Absent).await {
-        // Whoever it was, the manifest that is there is looked at next.
+        // In either case the present manifest is read next.
         Ok(_) | Err(Trouble::Condition) => Ok(()),
         Err(trouble) => Err(trouble.told().to_string()),
     }
@@ -173,7 +173,7 @@ pub(super) async fn take_over(
             Err(Trouble::Condition) => {}
             Err(trouble) => return Err(trouble.told().to_string()),
         }
-        // Somebody else was quicker; or it was ours, asked twice as its answer was lost.
+        // Another process was quicker; or it was ours, sent twice as its answer was lost.
         let found = find(objects).await?;
         (manifest, version) = found.ok_or("the manifest has just been removed")?;
         if manifest.writer == Some(me) {

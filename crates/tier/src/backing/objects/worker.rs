@@ -107,7 +107,7 @@ impl Worker {
 
     /// Works until the other side is gone; what is under way then may be done or not.
     pub async fn run(mut self, mut asks: UnboundedReceiver<Ask>) {
-        // Whoever has opened the volume has just looked.
+        // Opening the volume was a look already.
         let first = tokio::time::Instant::now() + self.look_every;
         let mut clock = tokio::time::interval_at(first, self.look_every);
         clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
