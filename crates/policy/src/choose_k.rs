@@ -13,10 +13,10 @@ pub const K_DEFAULT: u8 = 5;
 /// Keys that a window must have seen for its counts to mean anything (section 3.1.1).
 pub const DISTINCT_LEAST: u64 = 256;
 
-/// What another K must save to be worth it, as a part of what is lost: less is noise.
+/// The least saving for which another K is chosen, as a part of what is lost: less is noise.
 pub const GAIN_LEAST: f64 = 0.005;
 
-/// What choosing a victim costs, by K.
+/// Costs of choosing a victim, by K.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overheads {
     /// K and its cost relative to K = 1, ascending in K.

@@ -111,7 +111,7 @@ impl<T: Send + std::fmt::Debug + Copy + Default + 'static> SparseColumn<T> {
     }
 }
 
-/// One bit per item number.
+/// Bits, one per item number.
 #[derive(Clone, Debug, Default)]
 pub struct Bits {
     words: Vec<u64>,

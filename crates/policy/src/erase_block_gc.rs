@@ -43,7 +43,7 @@ impl Victim {
     }
 }
 
-/// What emptying a region wins for its cost; without end where nothing is to be moved.
+/// Benefit of emptying a region, relative to its cost; infinite where nothing is to be moved.
 fn benefit(region: &Region, capacity: u32) -> f64 {
     if region.live == 0 {
         return f64::INFINITY;

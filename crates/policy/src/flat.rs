@@ -11,7 +11,7 @@ use crate::evict::any_policy::WithPolicy;
 use crate::evict::{Departure, Domain, Evict, Item, Named, Origin, Touch};
 use tiermem_base::{Op, Rng};
 
-/// What a cache's size is counted in.
+/// The unit of a cache's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Capacity {
     /// Objects, whatever their size.
@@ -40,7 +40,7 @@ pub struct Request {
     pub op: Op,
 }
 
-/// What a cache has seen.
+/// Counts of a cache's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Look-ups and writes.
@@ -54,7 +54,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What has come since `before`, counts of the same cache.
+    /// The counts since `before`, of the same cache.
     pub fn since(&self, before: &Counts) -> Counts {
         Counts {
             requests: self.requests - before.requests,
@@ -84,7 +84,7 @@ pub trait Cache: Send + Debug {
     fn set_capacity(&mut self, units: u64) {
         let _ = units;
     }
-    /// What it has seen so far.
+    /// The counts so far.
     fn counts(&self) -> Counts;
     /// Objects held.
     fn len(&self) -> u64;
@@ -147,7 +147,7 @@ impl<E: Evict> Flat<E> {
         &mut self.policy
     }
 
-    /// One access to a key below the number that [`Cache::run`] was told; whether it was found.
+    /// An access to a key below the number that [`Cache::run`] was told. Returns whether it was found.
     #[inline]
     fn access(&mut self, request: Request) -> bool {
         let id = Id(request.key);

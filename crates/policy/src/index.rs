@@ -33,7 +33,7 @@ const EMPTY: u64 = 0;
 /// In an entry's lower half: it is a place in the log, and the rest is that place.
 const LOG: u32 = 1 << 31;
 
-/// What an entry names.
+/// The value of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// An item in a slotted tier.
@@ -275,7 +275,7 @@ impl Index {
         Some(place)
     }
 
-    /// What [`Self::home`] reads, for bringing it near before it is needed.
+    /// The segment that [`Self::home`] reads, for bringing it near before it is needed.
     #[inline]
     pub fn segment(&self, hash: u64) -> &impl Sized {
         &self.segments[self.segment_of(hash)]

@@ -16,7 +16,7 @@ const KEPT: usize = 128;
 const LEAST: u32 = 8;
 /// The part left out at either end.
 const LEFT_OUT: f64 = 0.05;
-/// What a window's mean weighs against all before it.
+/// The weight of a window's mean against all before it.
 const WINDOW_WEIGHT: f64 = 0.5;
 /// A SET later than this after the miss was not caused by it.
 const LATEST_NS: u64 = 60_000_000_000;

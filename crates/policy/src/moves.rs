@@ -36,7 +36,7 @@ pub enum Outcome {
     Touched,
 }
 
-/// One move.
+/// A move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move<P> {
     /// What moves.
@@ -47,7 +47,7 @@ pub struct Move<P> {
     pub what: P,
 }
 
-/// What a settled ticket was.
+/// The move of a settled ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled<P> {
     /// A move of something that is still there.
@@ -143,7 +143,7 @@ impl<P: Copy> Moves<P> {
         Some((Ticket { turn: held.turn, slot }, held.held.as_ref()?))
     }
 
-    /// What is kept of the live move of `key`, to change.
+    /// The record of the live move of `key`, to change it.
     pub fn find_mut(&mut self, key: u64) -> Option<&mut P> {
         let slot = self.index[self.position(key)?];
         self.slots[slot as usize].held.as_mut().map(|one| &mut one.what)
@@ -156,14 +156,14 @@ impl<P: Copy> Moves<P> {
         Some((one, held.is_void))
     }
 
-    /// What is kept of a ticket's move, to change.
+    /// The record of a ticket's move, to change it.
     pub fn get_mut(&mut self, ticket: Ticket) -> Option<&mut P> {
         let held = self.slots.get_mut(ticket.slot as usize)?;
         let turn = held.turn;
         held.held.as_mut().filter(|_| turn == ticket.turn).map(|one| &mut one.what)
     }
 
-    /// What moves is gone: its move, if it has one, is void from now on, and its key may be given to another.
+    /// The thing of this key is gone: its move, if it has one, is void from now on, and the key may be given to another.
     pub fn void(&mut self, key: u64) -> Option<(Ticket, Move<P>)> {
         let position = self.position(key)?;
         let slot = self.index[position];

@@ -120,7 +120,7 @@ fn settle_all<E: Evict>(world: &mut World<E>) {
     }
 }
 
-/// Whoever does what the answers say gets its frame in the end, with every order, over tiers of one frame.
+/// A driver that does what the answers say gets its frame in the end, with every order, over tiers of one frame.
 #[test]
 fn a_fault_ends_over_tiers_of_one_frame() {
     for named in Named::ALL {

@@ -91,7 +91,7 @@ impl World {
     }
 
     fn copy(&mut self, from: Loc, to: Loc) {
-        // Whoever was removed on the way left nothing to copy.
+        // An item that was removed on the way left nothing to copy.
         if let Some(&cell) = self.bytes.0.get(&from) {
             self.bytes.0.insert(to, cell);
         }

@@ -152,9 +152,9 @@ impl Evict for Order {
     }
 }
 
-/// What is done with a policy of whichever type a name stands for: [`Named::build`] calls it.
+/// A visitor of a policy of any type: [`Named::build`] makes the policy and calls it.
 pub trait WithPolicy {
-    /// What comes of it.
+    /// The visitor's result.
     type Output;
     /// Compiled for each type of policy.
     fn with<E: Evict + Send + std::fmt::Debug + 'static>(self, policy: E) -> Self::Output;

@@ -17,7 +17,7 @@ use tiermem_base::Rng;
 
 /// Items drawn for a victim, as in the paper.
 pub const SAMPLES: u32 = 32;
-/// What is kept of the old counts at each recomputation, as in the paper.
+/// Share of the old counts that is kept at each recomputation, as in the paper.
 pub const DECAY: f32 = 0.9;
 const CLASSES: usize = 16;
 const AGES: usize = 1024;
@@ -34,7 +34,7 @@ struct State {
     reuses: [u32; 2],
 }
 
-/// What became of the items of one class, by age step.
+/// Hits and evictions of the items of one class, by age step.
 #[derive(Clone, Debug)]
 struct Class {
     hits: Vec<f32>,

@@ -27,7 +27,7 @@ pub trait Linked: Copy + Default {
     fn links(&self) -> Links;
     /// Its neighbours, to change.
     fn links_mut(&mut self) -> &mut Links;
-    /// What it takes of a list's [`List::size`].
+    /// Its part of a list's [`List::size`].
     fn size(&self) -> u64;
 }
 

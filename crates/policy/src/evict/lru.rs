@@ -75,8 +75,8 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// One list per entry of `insertion_points`: where new items enter, as a share of the list from its tail, in
-    /// `(0, 1]`; 1 is the head.
+    /// Makes one list per entry of `insertion_points`. An insertion point is where new items enter, as a share of the list from
+    /// its tail, in `(0, 1]`; 1 is the head.
     pub fn new(insertion_points: impl IntoIterator<Item = f64>, bump: Bump) -> Self {
         let list = |point: f64| Parted::new(((point * 1024.0) as u32).clamp(1, 1024));
         let lists: Vec<_> = insertion_points.into_iter().map(list).collect();

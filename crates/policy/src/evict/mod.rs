@@ -32,11 +32,11 @@ pub use named::Named;
 use crate::Id;
 use tiermem_base::Rng;
 
-/// One order of eviction, such as one size class of one tier.
+/// A domain: one order of eviction, such as one size class of one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Domain(pub u32);
 
-/// What a policy may want to know of a new item.
+/// Description of a new item, as far as policies use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
     /// The key or its hash: the same when the key comes again after its item has gone.
@@ -63,7 +63,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// What is new here; `None` for an item that the policy knows.
+    /// The description of a new item; `None` for an item that the policy knows.
     #[inline]
     pub fn new_item(&self) -> Option<Item> {
         match self {

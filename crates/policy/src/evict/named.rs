@@ -109,7 +109,7 @@ impl Named {
         }
     }
 
-    /// The same policy with another K, where there is one.
+    /// This policy with another K, where it has one.
     pub fn with_k(self, k: u32) -> Self {
         match self {
             Named::KLru(_) => Named::KLru(k),

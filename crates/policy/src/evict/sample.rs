@@ -77,7 +77,7 @@ impl<T: Copy + Default> Sampled<T> {
         self.parked.get(id)
     }
 
-    /// One item of the domain, each with the same probability. The domain must not be empty.
+    /// Draws an item of the domain, each with the same probability. The domain must not be empty.
     #[inline]
     pub fn draw(&self, domain: usize, rng: &mut Rng) -> Entry<T> {
         let entries = &self.domains[domain];

@@ -20,7 +20,7 @@ const COUNTERS_MAX: u64 = 1 << 24;
 /// piece that is requested again later than that is counted from zero.
 const AGED_AT_ONCE: usize = 4;
 
-/// Which reads are refused a place.
+/// Rules of admission: which reads are refused a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionRules {
     /// Refuses reads that continue a stream which is this long with them, in bytes; none if `None`.
@@ -46,7 +46,7 @@ struct Stream {
     used: u64,
 }
 
-/// What is known of the reads so far.
+/// The state of admission: streams and counters of the reads so far.
 #[derive(Clone, Debug)]
 pub struct Admission {
     rules: AdmissionRules,

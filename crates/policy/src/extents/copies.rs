@@ -47,7 +47,7 @@ impl std::hash::Hasher for UnitHasher {
     }
 }
 
-/// Which units are in DRAM. A place is a number from 0 on, for one unit's bytes.
+/// The units in DRAM and their places. A place is a number from 0 on, for one unit's bytes.
 pub struct Copies {
     places: HashMap<u64, u32, BuildHasherDefault<UnitHasher>>,
     /// The unit at each place that was ever used.

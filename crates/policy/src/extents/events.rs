@@ -68,7 +68,7 @@ mod tests {
 
     const KIB: u64 = 1 << 10;
 
-    /// One group of 64 KiB for each of two sizes, and one more.
+    /// A cache with one group of 64 KiB for each of two sizes, and one more.
     fn cache() -> Extents<Lru> {
         let geometry = Geometry::new(&[32 * KIB, 64 * KIB], None, 3 * 64 * KIB).unwrap();
         let config = Config { fill: Fill::Units, sizing: Sizing::Request, shares: 1 };

@@ -54,7 +54,7 @@ fn blocks_of(share: Share) -> Domain {
 }
 
 impl<O: Evict> Eviction<O> {
-    /// Of an empty cache.
+    /// The order of an empty cache.
     pub fn new(geometry: &Geometry, order: O, rng: Rng) -> Self {
         Eviction {
             order,
@@ -112,7 +112,7 @@ impl<O: Evict> Eviction<O> {
         }
     }
 
-    /// It goes.
+    /// A block leaves the order.
     pub fn block_goes(&mut self, slot: u32, share: Share, why: Departure) {
         debug_assert!(!self.is_held(slot), "no plan in flight speaks of it");
         if self.two_levels {
@@ -166,7 +166,7 @@ impl<O: Evict> Eviction<O> {
         }
     }
 
-    /// It does not any more.
+    /// Ends one hold of a block.
     pub fn let_go(&mut self, slot: u32) {
         for id in self.held_ids(slot) {
             let Some(count) = self.held.get_mut(&id) else {

@@ -87,7 +87,7 @@ impl Volume {
     }
 }
 
-/// What a miss brings in.
+/// The bytes that a miss brings in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// Whole blocks, also before a part of one is written, and a block is dirty as a whole: the published caches.
@@ -162,7 +162,7 @@ impl<O: Evict> Extents<O> {
         self.map.geometry()
     }
 
-    /// Which blocks there are.
+    /// The map of blocks.
     pub fn map(&self) -> &Map {
         &self.map
     }
@@ -177,7 +177,7 @@ impl<O: Evict> Extents<O> {
         self.map.shares_mut()
     }
 
-    /// What the cache has of its units.
+    /// The state of the cache's units.
     pub fn units(&self) -> &Units {
         &self.units
     }
@@ -187,12 +187,12 @@ impl<O: Evict> Extents<O> {
         &mut self.units
     }
 
-    /// What happened to the map.
+    /// The changes of the map.
     pub fn changes_mut(&mut self) -> &mut Changes {
         &mut self.changes
     }
 
-    /// Which blocks a miss allocates, and what is observed for that.
+    /// The sizer, which decides which blocks a miss allocates, and its observations.
     pub fn sizer_mut(&mut self) -> &mut Sizer {
         &mut self.sizer
     }

@@ -78,7 +78,7 @@ impl Sizer {
     }
 }
 
-/// What a volume has seen, or all of them together.
+/// Costs that were seen of a volume, or of all volumes together.
 #[derive(Clone, Debug)]
 struct Seen {
     /// The rule it follows, once it has chosen one.
@@ -224,7 +224,7 @@ impl Seen {
     }
 }
 
-/// What a request costs in a cache.
+/// The cost of a request in a cache.
 fn price(mini: &mut Extents<Lru>, part: &Request, plan: &mut Plan, cost: &RequestCost) -> u64 {
     let mut bytes = 0;
     plan.again = false;

@@ -54,7 +54,8 @@ impl<L: Copy> OpenBlocks<L> {
         open.record
     }
 
-    /// It does so no more, and has left a record of its own. `close` is told the blocks that are to be closed, if there are too many.
+    /// An operation on a block ends; it has left a record of its own. `close` is told the blocks that are to be closed, if too
+    /// many are open.
     pub fn leave(&mut self, slot: u32, mut close: impl FnMut(u32)) {
         if let Some(open) = self.blocks.get_mut(&slot) {
             debug_assert!(open.writers > 0, "who leaves has entered");

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::geometry::UNIT_BYTES;
 use super::{Mode, Volume};
 
-/// One request of a client.
+/// A request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Of which volume.
@@ -56,10 +56,10 @@ pub enum Verdict {
     Busy,
 }
 
-/// What is to be done for a request, ranges in whole units and in the order of addresses, neighbours merged.
+/// The plan of a request: the ranges that it reads and writes, in whole units and in the order of addresses, neighbours merged.
 ///
-/// A read is answered from `cached` and `fetch`. A write stores its bytes over what it has of `fetch` and `cached`: the units at its
-/// ends that it covers in part only.
+/// A read is answered from `cached` and `fetch`. A write stores its bytes over its parts of `fetch` and `cached`: the units at
+/// its ends that it covers in part only.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Set by the driver when it asks again for the same request.

@@ -3,7 +3,7 @@
 use super::Volume;
 use super::geometry::Geometry;
 
-/// What volumes may have together: a *share* of the cache.
+/// A *share* of the cache: the space that a number of volumes may have together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(pub u16);
 
@@ -69,7 +69,7 @@ impl Shares {
         u64::from(self.held[usize::from(share.0)].groups) * self.group_bytes
     }
 
-    /// What a share may hold, in bytes; no more than there is.
+    /// The limit of a share, in bytes; no more than the cache has.
     pub fn limit_bytes(&self, share: Share) -> u64 {
         u64::from(self.held[usize::from(share.0)].groups_max.min(self.groups)) * self.group_bytes
     }

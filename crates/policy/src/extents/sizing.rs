@@ -6,8 +6,8 @@ use tiermem_base::latency_curve::{NETWORK_STORE, Point};
 
 use super::geometry::Geometry;
 
-/// What a miss brings in around its own bytes: for reads and for writes the class of block around it, as far as nothing there is
-/// cached. A read fetches all of that; a write allocates it, and fetches it if it must fetch at all.
+/// The bytes that a miss brings in around its own: for reads and for writes the class of block around it, as far as nothing there
+/// is cached. A read fetches all of that; a write allocates it, and fetches it if it must fetch at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Around {
     /// For reads.
@@ -27,7 +27,7 @@ pub enum Sizing {
     Observed(RequestCost),
 }
 
-/// What it costs in time to ask the backing store, as far as that decides how much to ask for.
+/// The time that a request to the backing store costs, as far as that decides how much to request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestCost {
     /// Nanoseconds a request.
@@ -37,7 +37,7 @@ pub struct RequestCost {
 }
 
 impl RequestCost {
-    /// Of a store as its curve describes it, one way.
+    /// The cost of a store with this curve, one way.
     pub fn of(store: &Point) -> Self {
         // In whole nanoseconds, so that sums are the same in any order; a store too slow for that costs as much as can be summed
         // up.

@@ -136,7 +136,7 @@ impl Units {
         self.lost.iter().copied()
     }
 
-    /// What of these parts is not lost, in their order.
+    /// The parts of `parts` that are not lost, in their order.
     pub fn without_lost(&self, parts: &[Part]) -> Vec<Part> {
         let mut out = Vec::new();
         for part in parts {
@@ -150,7 +150,7 @@ impl Units {
         out
     }
 
-    /// What of these parts is dirty, or what is not, in their order.
+    /// The parts of `parts` that are dirty, or those that are not, in their order.
     pub fn those_dirty(&self, parts: &[Part], is_dirty: bool) -> Vec<Part> {
         let runs = |part: &Part| {
             let part = *part;

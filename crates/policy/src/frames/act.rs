@@ -79,7 +79,7 @@ pub enum Act {
     },
 }
 
-/// What a fault must wait for.
+/// The answer to a fault: what it must wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// For nothing: the frame is in place.
@@ -95,7 +95,7 @@ pub enum Fault {
     Full,
 }
 
-/// What became of a wish to fetch a frame ahead.
+/// The answer to a wish to fetch a frame ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// It is on its way.
@@ -106,7 +106,7 @@ pub enum Wish {
     No,
 }
 
-/// What a reference has found.
+/// The answer to a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
     /// The frame is in place.
@@ -119,7 +119,7 @@ pub enum Touch {
     Away,
 }
 
-/// What an attempt to pin has found.
+/// The answer to an attempt to pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
     /// It stays in place until it is unpinned as often.
@@ -165,7 +165,7 @@ pub struct Settled {
     pub unused_prefetch: bool,
 }
 
-/// What was counted since the machine was made.
+/// Counters since the machine was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames made of zeros.

@@ -5,7 +5,7 @@ use super::state::State;
 use crate::prefetch::Why;
 use tiermem_base::Rng;
 
-/// One call's hold on the state. Making room ([`super::evict`]), bringing frames in ([`super::fault`]) and background work
+/// Access of one call to the state. Making room ([`super::evict`]), bringing frames in ([`super::fault`]) and background work
 /// ([`super::step`]) are its functions.
 #[derive(Debug)]
 pub(super) struct Mover<'a, E> {

@@ -34,19 +34,19 @@ pub(super) const DIRTY: u16 = 1 << 5;
 pub(super) const ZERO: u16 = 1 << 6;
 /// A move of it is under way, to or from where it lies.
 pub(super) const MOVING: u16 = 1 << 7;
-/// It is being written back; it stays where it is meanwhile.
+/// The frame is being written back, and stays where it is meanwhile.
 pub(super) const WRITING: u16 = 1 << 8;
-/// It was fetched ahead and not used yet.
+/// The frame was fetched ahead and not used yet.
 pub(super) const PREFETCHED: u16 = 1 << 9;
 /// A fault asked for it, and the order knows that.
 pub(super) const ASKED: u16 = 1 << 10;
-/// It was used since it came to a tier in place below the first.
+/// The frame was used since it came to a tier in place below the first.
 pub(super) const SEEN: u16 = 1 << 11;
 
 /// Pins that a frame can have at once.
 pub const PINS_MAX: u16 = PIN_MASK >> PIN_SHIFT;
 
-/// One frame.
+/// The state of one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cell {
     pub owner: u16,

@@ -9,7 +9,7 @@ pub const OWNERS_MAX: u32 = 1 << 16;
 /// An owner that may fill a tier.
 pub const NO_QUOTA: u32 = u32::MAX;
 
-/// One tier.
+/// Configuration of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierConfig {
     /// Its capacity.

@@ -48,7 +48,7 @@ impl<E: Evict> Frames<E> {
         }
     }
 
-    /// What a prefetcher is to be told of a demand for the frame; to be asked before the demand.
+    /// The demand for a frame, as a prefetcher is told of it. Call this before the demand.
     pub fn demand_of(&self, frame: Frame) -> Demand {
         let view = self.view(frame);
         let in_place = view.tier.is_some_and(|tier| self.state.is_in_place(tier));

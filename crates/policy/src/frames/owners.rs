@@ -151,7 +151,7 @@ impl Owners {
         });
     }
 
-    /// One more of its frames could be made to leave, or one less.
+    /// Counts one more of an owner's frames that may leave, or one less.
     pub(super) fn set_movable(&mut self, owner: u16, tier: u8, one_more: bool) {
         self.change(owner, tier, |account| {
             assert!(one_more || account.movable > 0, "what leaves an order was in it");

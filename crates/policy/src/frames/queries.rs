@@ -14,7 +14,7 @@ pub struct Frames<E> {
     pub(super) state: State<E>,
 }
 
-/// What is known of one frame.
+/// A view of one frame's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Where it lies, while it moves too; `None`: nowhere, it holds zeros or was never used.
@@ -62,7 +62,7 @@ impl<E: Evict> Frames<E> {
         self.state.cells.len() == 0
     }
 
-    /// What is known of a frame.
+    /// The state of a frame.
     pub fn view(&self, frame: Frame) -> View {
         let cell = self.state.cells.get(frame);
         View {
@@ -93,7 +93,7 @@ impl<E: Evict> Frames<E> {
         self.state.accounts.owners.charged(owner, tier)
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counters(&self) -> Counters {
         self.state.counters
     }

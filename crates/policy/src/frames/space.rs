@@ -18,7 +18,7 @@ struct Level {
 }
 
 impl Level {
-    /// What will be taken once all moves have ended.
+    /// Frames that will be taken once all moves have ended.
     fn staying(&self) -> u64 {
         u64::from(self.used - self.leaving)
     }
@@ -130,7 +130,7 @@ impl Space {
         assert!(level.leaving <= level.used, "what leaves tier {tier} is there");
     }
 
-    /// It has left, or stays.
+    /// A frame on its way out has left, or stays.
     pub(super) fn left(&mut self, tier: u8) {
         let level = self.level(tier);
         assert!(level.leaving > 0, "what has left tier {tier} was leaving it");

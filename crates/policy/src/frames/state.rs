@@ -12,7 +12,7 @@ use crate::moves::{Moves, Ticket};
 use crate::prefetch::{Insertion, Why};
 use crate::promotion_rule::{Candidate, Candidates};
 
-/// What a move does.
+/// The kind of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Fill,
@@ -22,7 +22,7 @@ pub(super) enum Kind {
     WriteBack,
 }
 
-/// What is kept of a move.
+/// The record of a move.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct What {
     pub kind: Kind,
@@ -43,7 +43,7 @@ pub(super) struct What {
 }
 
 impl What {
-    /// One that is what most are.
+    /// A move with default flags.
     pub fn new(kind: Kind, from: Option<u8>, to: Option<u8>, owner: u16, why: Why) -> Self {
         What {
             kind,

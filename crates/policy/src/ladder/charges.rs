@@ -22,7 +22,7 @@ const CHUNK_METADATA_BYTES: u64 = (32 + TIMER_BYTES) * CHUNK_ITEMS as u64;
 /// Bytes of an item's timer.
 const TIMER_BYTES: u64 = 16;
 
-/// What is charged to tier 0 that no item has.
+/// Bytes charged to tier 0 that belong to no item.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Charges {
     /// The caller's index, and by how much it may grow at once.
@@ -35,7 +35,7 @@ pub(super) struct Charges {
 }
 
 impl Charges {
-    /// What the caller's own index holds, and by how much it may grow at once.
+    /// Sets the bytes of the caller's own index, and by how much it may grow at once.
     #[inline]
     pub fn set_index_bytes(&mut self, bytes: u64, growth_bytes: u64) {
         (self.index_bytes, self.index_growth_bytes) = (bytes, growth_bytes);

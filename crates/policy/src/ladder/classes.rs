@@ -23,7 +23,7 @@ impl Class {
     }
 }
 
-/// What an item of a given size occupies.
+/// The place that an item of a given size needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// A slot of a class.
@@ -81,7 +81,7 @@ impl SizeClasses {
         Class(self.units.len() as u8)
     }
 
-    /// What an item of `bytes` occupies.
+    /// The place that an item of `bytes` needs.
     #[inline]
     pub fn fit(&self, bytes: u64) -> Fit {
         let units = bytes.div_ceil(UNIT_BYTES);

@@ -6,7 +6,7 @@ use crate::evict::Named;
 use crate::evict::lru::{Bump, Lru};
 use crate::promotion_rule::Promotion;
 
-/// What happens when a tier is full at the moment an item is admitted (Wang 2024, section 5.1.1).
+/// The reaction to a tier that is full at the moment an item is admitted (Wang 2024, section 5.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reactive {
     /// The coldest item of the class moves to the next tier if that has a free slot, and is dropped otherwise.
@@ -29,7 +29,7 @@ impl std::str::FromStr for Reactive {
     }
 }
 
-/// What may be thrown out of the system.
+/// Items that may be evicted from the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
     /// Any item.
@@ -54,7 +54,7 @@ impl Default for Watermarks {
     }
 }
 
-/// One slotted tier.
+/// Configuration of a slotted tier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LevelConfig {
     /// Bytes of the tier; in tier 0 the metadata comes out of it if that is charged.

@@ -16,7 +16,7 @@ pub(super) struct Demand {
     pub overflows: bool,
 }
 
-/// What a decision needs: the time, the demand that it serves, random numbers, and a place for its acts.
+/// The context of a decision: the time, the demand that it serves, random numbers, and a place for its acts.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub now: Now,
@@ -31,7 +31,7 @@ impl<'a> Context<'a> {
         Context { now, demand: Demand::default(), rng, acts }
     }
 
-    /// The same decision for another demand.
+    /// The context of the same decision for another demand.
     pub fn with(&mut self, demand: Demand) -> Context<'_> {
         Context { now: self.now, demand, rng: self.rng, acts: self.acts }
     }
@@ -41,17 +41,17 @@ impl<'a> Context<'a> {
         Context { demand: Demand { tenant: Some(tenant), ..self.demand }, ..self }
     }
 
-    /// The same decision for a tenant; `None`: for no particular tenant.
+    /// The context of the same decision for a tenant; `None`: for no particular tenant.
     pub fn wanted_by(&mut self, tenant: Option<u16>) -> Context<'_> {
         self.with(Demand { tenant, ..self.demand })
     }
 
-    /// The same decision though it may cost a tenant what is its own.
+    /// The context of the same decision without protection of tenants: it may cost a tenant items of its own part.
     pub fn forced(&mut self) -> Context<'_> {
         self.with(Demand { is_forced: true, ..self.demand })
     }
 
-    /// The same decision though it may cost items that nothing below takes.
+    /// The context of the same decision where it may cost items that the outlet does not take.
     pub fn overflowing(&mut self) -> Context<'_> {
         self.with(Demand { overflows: true, ..self.demand })
     }

@@ -58,7 +58,7 @@ const EXPLORED: u64 = 16;
 /// Keys that are remembered: a power of two of 16-bit tags.
 const SEEN: usize = 1 << 15;
 
-/// What became of new items of each size in the fast tier.
+/// Counts of new items of each size in the fast tier: used, and left unused.
 #[derive(Clone, Debug)]
 pub(super) struct Proof {
     /// Used there; gone unused.

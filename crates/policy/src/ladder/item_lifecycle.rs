@@ -36,12 +36,12 @@ impl Transit {
         }
     }
 
-    /// What the whole has seen.
+    /// The counters of the whole ladder.
     pub fn counters(&self) -> LadderCounters {
         self.counters
     }
 
-    /// What lies below the last tier as it was reported, less what was dropped there since.
+    /// The outlet below the last tier as it was reported, less what was dropped there since.
     #[inline]
     pub fn outlet(&self) -> Outlet {
         self.outlet

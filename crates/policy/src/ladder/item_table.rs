@@ -38,7 +38,7 @@ impl Nodes {
         self.places.get(id).loc()
     }
 
-    /// What [`Self::loc`] reads, for a driver that knows which items come and can bring memory near.
+    /// The node that [`Self::loc`] reads, for a driver that knows which items come and can bring memory near.
     #[inline]
     pub fn node(&self, id: Id) -> &impl Sized {
         self.places.cell(id)

@@ -42,7 +42,7 @@ impl Level {
         }
     }
 
-    /// What it has seen.
+    /// The counters of the tier.
     pub fn counters(&self) -> LevelCounters {
         self.counters
     }
@@ -101,7 +101,7 @@ impl Level {
         self.leaving_bytes += bytes;
     }
 
-    /// It has ended.
+    /// Ends a move out of a class.
     pub(super) fn end_leaving(&mut self, class: Class, amount: u32, bytes: u64) {
         self.leaving[class.index()] -= amount;
         self.leaving_bytes -= bytes;

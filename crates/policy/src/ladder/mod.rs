@@ -130,7 +130,7 @@ pub enum Why {
     Expired,
 }
 
-/// What the driver has to do.
+/// An act for the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Copy the item's bytes. The old place stays the item's until `done`.
@@ -178,7 +178,7 @@ pub enum Act {
     },
 }
 
-/// What one tier has seen. Only grows, but `items`.
+/// Counters of one tier. All but `items` only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelCounters {
     /// Look-ups that found their item here.
@@ -197,7 +197,7 @@ pub struct LevelCounters {
     pub items: u64,
 }
 
-/// What the whole ladder has seen.
+/// Counters of the whole ladder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LadderCounters {
     /// Items dropped because their time was over.
@@ -266,7 +266,7 @@ impl Ladder {
         &mut self.transit.residents
     }
 
-    /// What is under way with them.
+    /// The items in transit: residents, moves, pins and the outlet.
     #[inline]
     pub fn transit(&self) -> &Transit {
         &self.transit

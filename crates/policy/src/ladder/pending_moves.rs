@@ -24,7 +24,7 @@ pub enum MoveKind {
     Relocate,
 }
 
-/// What a ticket has become.
+/// The state of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MoveState {
     /// The item still waits for its new place.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Loc;
 
-/// What becomes of a place that is let go of.
+/// The state of a place after a reply releases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Released {
     /// Another reply still holds it, or none did.
@@ -28,7 +28,7 @@ impl Pins {
         self.places.entry(loc).or_insert((0, false)).0 += 1;
     }
 
-    /// One of them lets go of it.
+    /// A reply releases a place.
     pub fn release(&mut self, loc: Loc) -> Released {
         let Some((count, left)) = self.places.get_mut(&loc) else { return Released::Held };
         *count -= 1;

@@ -32,7 +32,7 @@ const LAST_PAGE_TIMES: u64 = 4;
 /// Steps without progress after which a page is left alone: all that is on it is pinned, or nothing may go.
 const STUCK_STEPS: u32 = 16;
 
-/// Which class of a tier has a page to give, when last looked.
+/// Classes of a tier that have a page to give, when last looked.
 #[derive(Clone, Copy, Debug, Default)]
 struct Donors {
     /// When all classes were looked at, in requests.
@@ -54,7 +54,7 @@ struct Emptying {
     stuck: u32,
 }
 
-/// What is known and under way in one tier.
+/// The state of rebalancing in one tier.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tier {
     donors: Donors,

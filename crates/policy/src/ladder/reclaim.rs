@@ -109,7 +109,7 @@ impl Reclaim {
         })
     }
 
-    /// Of windows spread over the tier, coldest first, the first one that can be emptied at once.
+    /// The first window that can be emptied at once, of windows spread over the tier, coldest first.
     fn coldest_window(self, pages: u32, residents: &Residents, context: &Context<'_>) -> Option<Range<u32>> {
         let slots = &residents.levels[self.tier].slots;
         let fits = |window: &Range<u32>| {

@@ -37,7 +37,7 @@ fn resize(slots: &mut Slots, capacity_bytes: u64, ahead_bytes: u64) {
     touched.set_distance(distance_pages(ahead_bytes, capacity_bytes), pages);
 }
 
-/// What is admitted.
+/// An item that is to be admitted.
 #[derive(Clone, Copy, Debug)]
 pub struct NewItem {
     /// The hash of its key, the same whenever it comes.
@@ -86,7 +86,7 @@ impl Residents {
         }
     }
 
-    /// What is known of each item.
+    /// The nodes of the items.
     #[inline]
     pub fn nodes(&self) -> &Nodes {
         &self.nodes

@@ -10,7 +10,7 @@ use super::residents::{Residents, Use};
 use crate::promotion_rule::{ReuseWindow, WHOLE};
 use crate::{Id, Now};
 
-/// What is known of one tier.
+/// Statistics of one tier.
 #[derive(Clone, Debug)]
 struct TierLearnt {
     reuse: ReuseWindow,
@@ -18,7 +18,7 @@ struct TierLearnt {
     tail_age: u64,
 }
 
-/// What requests have taught.
+/// Statistics that requests have taught.
 #[derive(Clone, Debug)]
 pub(super) struct Learnt {
     proof: Proof,

@@ -37,7 +37,7 @@ const HALF_LIFE_MEDIANS: u32 = 16;
 /// Tier-wide draws between two looks at how many items each class holds.
 const WEIGHTS_FOR: u32 = 256;
 
-/// What makes one item go before another.
+/// The priority by which one item is evicted before another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
     /// It was used longer ago.
@@ -125,7 +125,7 @@ impl AgeQuantile {
     }
 }
 
-/// What sampling keeps of one tier.
+/// The state of sampling in one tier.
 #[derive(Clone, Debug)]
 pub(super) struct Sampling {
     /// The age at the tier's insertion point.

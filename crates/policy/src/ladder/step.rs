@@ -55,7 +55,8 @@ impl Ladder {
         self.next_step = now.requests + if is_behind { 1 } else { step_requests };
     }
 
-    /// What time has brought since the last step.
+    /// Work at the begin of a step: reuse windows roll on, deferred memory is freed, the pages of tier 0 are limited to its
+    /// capacity, and abandoned windows are given up.
     fn begin_step(&mut self, now: Now) {
         self.learnt.roll(now);
         let half_window = (self.transit.residents.config.reuse_window_requests / 2).max(1);

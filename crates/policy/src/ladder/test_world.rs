@@ -11,7 +11,7 @@ use crate::evict::lru::Bump;
 use crate::{Id, Now};
 use tiermem_base::Rng;
 
-/// Of this size four items lie on a page.
+/// The size of which four items lie on a page.
 pub const QUARTER: u64 = PAGE_BYTES / 4;
 
 /// Items, moves under way, and what decisions need.
@@ -94,7 +94,7 @@ impl World {
         self.transit.residents.touch(id, self.now, false)
     }
 
-    /// What a decision of a part needs.
+    /// The arguments of a decision.
     pub fn parts(&mut self) -> (&mut Transit, &mut Learnt, Context<'_>) {
         (&mut self.transit, &mut self.learnt, Context::new(self.now, &mut self.rng, &mut self.acts))
     }

@@ -357,7 +357,7 @@ mod tests {
         World::new(config)
     }
 
-    /// What a list of all items knows of one.
+    /// The state of an item in a list of all items.
     #[derive(Clone, Copy, Debug)]
     struct Known {
         domain: (usize, Class),

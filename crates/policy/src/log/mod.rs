@@ -58,7 +58,7 @@ const FREE_WANTED: u32 = 6;
 const VICTIM_DRAWS: u32 = 32;
 /// Bytes of the log that an item takes in addition to its own: its entry in two checkpoints, the last one and the one under way.
 const CHECKPOINT_BYTES: u64 = 2 * ITEM_ROW_BYTES as u64;
-/// Of a full log's victim at most this share of the segment survives, however warm: otherwise emptying warm segments would
+/// The largest share of a full log's victim that survives, however warm its items are: otherwise emptying warm segments would
 /// free nothing.
 const KEPT_SHARE_MAX: f64 = 0.5;
 
@@ -134,7 +134,7 @@ pub struct Leaving {
     pub last_used: u64,
 }
 
-/// What becomes of an item that leaves memory.
+/// The fate of an item that leaves memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It lies here still, unchanged.
@@ -147,7 +147,7 @@ pub enum Fate {
     Refused,
 }
 
-/// What the log has seen.
+/// Counters of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounters {
     /// Look-ups that found their item here.
@@ -288,7 +288,7 @@ impl Log {
         unwritten > UNWRITTEN_MAX || self.segments.free() <= FREE_CHOKED
     }
 
-    /// What a ladder above must know. `above_bytes`: what all of its items would take here.
+    /// The state that the ladder above must know. `above_bytes`: the bytes that all of its items would take here.
     pub fn outlet(&self, unwritten: usize, above_bytes: u64) -> Outlet {
         let room_bytes = self.room_bytes().saturating_sub(self.live_bytes() + above_bytes);
         if !self.is_choked(unwritten) {
@@ -445,7 +445,7 @@ impl Log {
         self.config.segments - self.segments.free()
     }
 
-    /// What it has seen.
+    /// The counters of the log.
     pub fn counters(&self) -> LogCounters {
         self.counters
     }

@@ -40,7 +40,7 @@ impl LogPlace {
         self.0 >> HEAT_SHIFT & HEAT_MAX
     }
 
-    /// The same place with another heat.
+    /// This place with another heat.
     pub fn with_heat(self, heat: u32) -> Self {
         LogPlace(self.0 & !(HEAT_MAX << HEAT_SHIFT) | heat.min(HEAT_MAX) << HEAT_SHIFT)
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{ITEM_ALIGN_BYTES, LOG_PAGE_BYTES, LogPlace, SEGMENT_HEADER_BYTES};
 use tiermem_base::Rng;
 
-/// Which segments an item is appended to.
+/// The stream of segments that an item is appended to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// It comes from memory.
@@ -29,7 +29,7 @@ pub struct Appended {
     pub sealed: Option<u32>,
 }
 
-/// What a segment holds: a row of a checkpoint, and what a restart finds.
+/// A filled segment: a row of a checkpoint, and of what a restart finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filled {
     /// The segment.
@@ -208,8 +208,8 @@ impl Segments {
         None
     }
 
-    /// Of `draws` filled segments and the oldest, the one with the least alive; the order tells their positions, so
-    /// one that was emptied out of turn is drawn in vain.
+    /// Takes the segment with the least alive among `draws` filled ones and the oldest. Draws are positions in the order, so a
+    /// segment that was emptied out of turn is drawn in vain.
     pub fn take_emptiest(&mut self, draws: u32, rng: &mut Rng) -> Option<u32> {
         while self.order.front().is_some_and(|&entry| !self.is_filled(entry)) {
             self.order.pop_front();

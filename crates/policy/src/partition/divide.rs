@@ -13,7 +13,7 @@
 
 use super::Cost;
 
-/// One tenant's side of a division.
+/// A tenant's side of a division.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// The granules that it gets at least.

@@ -10,8 +10,8 @@ mod objective;
 pub use divide::{Claim, TooLittle, divide};
 pub use objective::{Demand, Objective, Promise, division};
 
-/// What a share of memory costs a tenant: broken promises first, the rest second. Two costs compare by the first part, and by
-/// the second only where that is equal.
+/// The cost of a tenant with a share of memory: broken promises first, the rest second. Two costs compare by the first part, and
+/// by the second only where that is equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Cost {
     /// Weight of the promises that are not kept.

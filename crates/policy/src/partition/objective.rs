@@ -6,7 +6,7 @@ use super::divide::{Claim, TooLittle, divide};
 /// Halvings in search of the level that all tenants reach: beyond them a level is not told from its neighbour.
 const LEVEL_HALVINGS: usize = 48;
 
-/// What a division is to make small.
+/// The objective of a division: the quantity that it minimises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Objective {
     /// Time lost by misses (Wang 2024, equation 4.3).
@@ -52,7 +52,7 @@ impl std::fmt::Display for Objective {
     }
 }
 
-/// What a tenant was promised.
+/// A promise to a tenant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Promise {
     /// This share of its look-ups is to be found.
@@ -66,7 +66,7 @@ pub enum Promise {
     },
 }
 
-/// One tenant, as a division sees it.
+/// A tenant, as a division sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     /// Its miss ratio with 0, 1, 2 … granules. With more than the last, that of the last.
@@ -103,7 +103,7 @@ impl Demand {
         }
     }
 
-    /// What the tenant loses in the objective's unit: nanoseconds of misses, or misses, per second or window.
+    /// The loss of the tenant in the objective's unit: nanoseconds of misses, or misses, per second or window.
     pub fn loss(&self, objective: Objective, granules: usize) -> f64 {
         let missed = self.miss_ratio(granules) * self.weight;
         match objective {
@@ -152,7 +152,7 @@ pub fn division(demands: &[Demand], objective: Objective, total: usize) -> Resul
     divide(&claims, total)
 }
 
-/// What each must have for all to be as well off as the worst off can be.
+/// The granules that each must have for all to gain at least as large a part as the smallest part can be made.
 fn fair_floor(demands: &[Demand], total: usize) -> Vec<usize> {
     let at_level = |level: f64| -> Vec<usize> {
         let need = |demand: &Demand| {

@@ -21,7 +21,7 @@ pub struct Act {
     pub to: Tier,
 }
 
-/// What became of a move.
+/// The outcome of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The granule lies where it should.
@@ -32,7 +32,7 @@ pub enum Outcome {
     Absent,
 }
 
-/// What was accessed within a stretch of time.
+/// Accesses within a stretch of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// Its start.
@@ -50,7 +50,7 @@ pub struct Phase {
     pub granules: Vec<u32>,
 }
 
-/// What a plan wants, in numbers of granules.
+/// The schedule of a plan, in numbers of granules.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
     /// What lies in fast memory all the time, the hottest first.
@@ -190,7 +190,7 @@ impl Follower {
         self.set(granule, GranuleState::Gone);
     }
 
-    /// What became of a move.
+    /// Notes the outcome of a move.
     pub fn done(&mut self, act: Act, outcome: Outcome) {
         let Some(GranuleState::Moving(to)) = self.places.get(act.granule as usize).copied() else { return };
         if to != act.to {
@@ -420,7 +420,7 @@ impl Follower {
         Some(Act { granule, to: Tier::Slow })
     }
 
-    /// What lies in fast memory and is not wanted there, the one to go first at the end.
+    /// Finds the granules in fast memory that are not wanted there; the first to leave is at the end.
     fn find_victims(&mut self, now_ns: u64) {
         let Follower { places, stamps, stamp, victims, positions, heat, rests, steps, .. } = self;
         victims.clear();

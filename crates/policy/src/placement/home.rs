@@ -2,7 +2,7 @@
 
 use super::follower::Tier;
 
-/// What is known of a granule before it was touched.
+/// The state of a granule before it was touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Granule {
     /// The plan has it in fast memory all the time.
@@ -70,7 +70,7 @@ impl Homes {
         self.promised
     }
 
-    /// It was decided on.
+    /// Notes the decided home of a granule.
     pub fn decide(&mut self, granule: u32, home: Tier) {
         self.change(granule, |it| it.home = Some(home));
     }

@@ -120,7 +120,7 @@ impl Placer {
         Some(act)
     }
 
-    /// What became of the move that was asked for.
+    /// Notes the outcome of the move that was asked for.
     pub fn moved(&mut self, act: Act, outcome: Outcome) {
         let asked = self.in_flight.take();
         assert_eq!(asked, Some(act), "the answer to another move than was asked for");

@@ -57,7 +57,7 @@ impl Position {
         Some((self.place? + self.granules_per_s * passed_s).rem_euclid(f64::from(self.sweep.granules)))
     }
 
-    /// It was seen at a place, in the middle of a stretch of time.
+    /// Notes that the hotspot was seen at a place, in the middle of a stretch of time.
     pub fn seen(&mut self, place: f64, at_ns: u64) {
         let round = f64::from(self.sweep.granules);
         let Some(predicted) = self.at(at_ns) else {
@@ -78,7 +78,7 @@ impl Position {
         self.at_ns = at_ns;
     }
 
-    /// Nothing was accessed until now: it stays where it is.
+    /// Notes that nothing was accessed until now: the hotspot stays where it is.
     pub fn rested(&mut self, now_ns: u64) {
         self.at_ns = now_ns;
     }

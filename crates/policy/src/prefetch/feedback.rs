@@ -16,7 +16,7 @@ use super::next_n::wish_next;
 use super::stream::{StreamParameters, Streams};
 use super::{Demand, Insertion, Prefetch, Why};
 
-/// One level of aggressiveness.
+/// A level of aggressiveness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Level {
     /// Pages requested at a time.
@@ -25,7 +25,7 @@ pub struct Level {
     pub distance: u32,
 }
 
-/// What is steered.
+/// The prefetcher that is steered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Base {
     /// The paper's stream prefetcher.
@@ -111,8 +111,8 @@ impl Counter {
     }
 }
 
-/// One bit for each fold of a page number: set while a page that a prefetch threw out has not been prefetched again
-/// (figure 4). Pages of the same fold share a bit.
+/// Pollution filter (figure 4): a bit for each fold of a page number, set while a page that a prefetch evicted has not been
+/// prefetched again. Pages of the same fold share a bit.
 #[derive(Clone, Debug)]
 struct Filter {
     words: Vec<u64>,

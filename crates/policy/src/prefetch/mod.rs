@@ -13,7 +13,7 @@ pub mod stream;
 
 pub use named::{Named, Prefetcher};
 
-/// What a demand access found.
+/// The result of a demand access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Demand {
     /// The page is in the cache and was used before, or was fetched for a demand.

@@ -27,7 +27,7 @@ impl Default for NextNParameters {
     }
 }
 
-/// Nothing but its parameters.
+/// The prefetcher, which has no state but its parameters.
 #[derive(Clone, Debug)]
 pub struct NextN {
     parameters: NextNParameters,

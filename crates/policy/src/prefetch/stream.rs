@@ -51,7 +51,7 @@ enum State {
     Trained(Direction),
 }
 
-/// One stream. `low..=high` is the region monitored when trained, and where it is trained before that.
+/// A stream. `low..=high` is the region monitored when trained, and where it is trained before that.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     low: u64,

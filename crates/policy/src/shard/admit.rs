@@ -14,7 +14,7 @@ use tiermem_base::Rng;
 /// How often an admission may have to wait for moves before it counts as failed; one is the rule.
 const TRIES_MAX: u32 = 8;
 
-/// What became of an admission.
+/// The outcome of an admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
     /// The item has a number and a place, and is in the index: write its bytes.
@@ -35,7 +35,7 @@ pub enum Entered {
     Waits,
 }
 
-/// What an admission does when the acts at hand are carried out.
+/// The next step of an admission when the acts at hand are carried out.
 #[derive(Clone, Copy, Debug, Default)]
 enum Next {
     /// There is none, or it is over.
@@ -180,7 +180,7 @@ impl Admission {
         Some((old.id, entry))
     }
 
-    /// What became of it.
+    /// Takes the outcome.
     pub(super) fn take_answer(&mut self) -> Entered {
         self.answer.take().unwrap_or(Entered::Waits)
     }
@@ -270,7 +270,7 @@ impl Shard {
         self.admission.begin(entry, None, holder, self.now, rng);
     }
 
-    /// What became of the admission, when [`Self::next_act`] has nothing more.
+    /// The outcome of the admission, when [`Self::next_act`] has nothing more.
     pub fn entered(&mut self) -> Entered {
         self.admission.take_answer()
     }

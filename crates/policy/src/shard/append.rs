@@ -24,7 +24,7 @@ fn writes(acts: &mut VecDeque<Act>, segment: u32) -> impl FnMut(std::ops::Range<
 }
 
 impl Appender {
-    /// Nothing is being filled.
+    /// An appender to this log; no segment is being filled.
     pub(super) fn new(log: Log) -> Self {
         Appender { log, fillings: Fillings::default(), acts: VecDeque::new() }
     }
@@ -55,7 +55,7 @@ impl Appender {
         self.log.is_choked(self.fillings.len())
     }
 
-    /// What becomes of an item that leaves memory. `is_here`: the log has the same one.
+    /// Decides the fate of an item that leaves memory. `is_here`: the log has the same one.
     pub(super) fn receive(&mut self, leaving: &Leaving, is_here: bool) -> Fate {
         self.log.receive(leaving, is_here, self.fillings.len())
     }
@@ -89,13 +89,13 @@ impl Appender {
         Some(place)
     }
 
-    /// Nothing more comes to a segment: the rest is written as it is.
+    /// Seals a segment: nothing more is appended to it, and the rest is written as it is.
     fn seal(&mut self, segment: u32) {
         self.acts.push_back(Act::Seal { segment });
         self.fillings.seal(segment, writes(&mut self.acts, segment));
     }
 
-    /// Nothing more comes to any segment that is being filled.
+    /// Seals all segments that are being filled.
     pub(super) fn seal_all(&mut self) {
         for stream in [Stream::Fresh, Stream::Kept] {
             self.log.seal(stream);
@@ -127,7 +127,7 @@ impl Appender {
         self.acts.push_front(act);
     }
 
-    /// What is to be done before anything else is decided.
+    /// The next act, to be carried out before anything else is decided.
     #[inline]
     pub(super) fn next_act(&mut self) -> Option<Act> {
         self.acts.pop_front()

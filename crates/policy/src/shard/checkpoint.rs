@@ -141,7 +141,7 @@ impl Checkpoint {
     }
 }
 
-/// What a checkpoint is made of, and where its duties go.
+/// The sources of a checkpoint, and where its duties go.
 pub(super) struct Around<'a> {
     pub(super) log: &'a mut Log,
     pub(super) keys: &'a Keys,

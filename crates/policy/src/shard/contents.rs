@@ -24,7 +24,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Nothing, and no log.
+    /// An empty shard without a log.
     pub(super) fn new(config: LadderConfig, behind_bytes: u64) -> Self {
         Contents { memory: Memory::new(config, behind_bytes), log: None }
     }
@@ -36,7 +36,7 @@ impl Contents {
         self.report_outlet();
     }
 
-    /// What is in memory.
+    /// The items in memory.
     #[inline]
     pub(super) fn memory(&self) -> &Memory {
         &self.memory

@@ -15,7 +15,7 @@ pub struct Device<'a> {
 }
 
 impl<'a> Device<'a> {
-    /// Of what a shard holds.
+    /// The device's face of these contents.
     pub(super) fn new(contents: &'a mut Contents) -> Self {
         Device { contents }
     }
@@ -37,14 +37,14 @@ impl Device<'_> {
         }
     }
 
-    /// What the driver of the device has to do next. `None`: nothing more comes of what was told.
+    /// The next duty of the device's driver. `None`: nothing more follows from what was told.
     pub fn next_duty(&mut self) -> Option<Duty> {
         let (work, memory) = self.contents.log_mut()?;
         let LogParts { appender, emptying, restarts } = work.parts();
         restarts.next_duty(appender, emptying, memory.keys())
     }
 
-    /// What was written before a [`Duty::Settle`] is safe.
+    /// Everything written before a [`Duty::Settle`] is safe.
     pub fn settled(&mut self, what: Settling) {
         if let Some((work, _)) = self.contents.log_mut() {
             let LogParts { appender, emptying, restarts } = work.parts();

@@ -1,6 +1,6 @@
 //! Entry: the description of an item that comes into memory.
 
-/// What is to have a place.
+/// An item that is to have a place.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// The hash of its key.

@@ -26,7 +26,7 @@ impl Away {
     }
 }
 
-/// What [`Shard::stage`] says.
+/// The answer of [`Shard::stage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staged {
     /// What was read is what the key has.

@@ -21,13 +21,13 @@ impl Keys {
         self.index.scan(cursor, count, visit)
     }
 
-    /// What a look-up that is known to come reads first: [`Self::foresee_entry`].
+    /// The part of the index that an expected look-up reads first, to bring it near: then call [`Self::foresee_entry`].
     #[inline]
     pub fn foresee_segment(&self, hash: u64) -> &impl Sized {
         self.index.segment(hash)
     }
 
-    /// What it reads next: [`Self::foresee_item`].
+    /// The part that it reads next: then call [`Self::foresee_item`].
     #[inline]
     pub fn foresee_entry(&self, hash: u64) -> Option<&impl Sized> {
         self.index.home(hash)
@@ -63,7 +63,7 @@ impl Keys {
         self.index.insert(hash, id);
     }
 
-    /// It is not found any more.
+    /// Removes an item's entry: it is not found any more.
     pub(super) fn remove(&mut self, hash: u64, id: Id) {
         let found = self.index.remove(hash, id);
         assert!(found, "an item that goes is in the index");

@@ -74,7 +74,7 @@ impl LogWork {
         self.appender.filling_of(place)
     }
 
-    /// What to read for an entry of the log.
+    /// The bytes to read for an entry of the log.
     pub fn away(&self, hash: u64, place: LogPlace) -> Away {
         let (segment, sequence) = self.filling_of(place);
         Away { hash, place, sequence, is_in_memory: self.appender.fillings().has(segment) }
@@ -159,7 +159,7 @@ impl LogWork {
         self.emptying.go_on(&mut self.appender, will_give_back, memory, items)
     }
 
-    /// What is to be done before anything else is decided.
+    /// The next act, to be carried out before anything else is decided.
     #[inline]
     pub(super) fn next_act(&mut self) -> Option<Act> {
         self.appender.next_act()

@@ -34,7 +34,7 @@ impl Memory {
         &mut self.ladder
     }
 
-    /// What leads from keys to items, here and in the log below.
+    /// The keys, which lead to items here and in the log below.
     #[inline]
     pub fn keys(&self) -> &Keys {
         &self.keys
@@ -57,7 +57,7 @@ impl Memory {
         self.keys.find(hash, |id| items.has_key(id, self.ladder.residents().nodes().loc(id), key))
     }
 
-    /// What the ladder is told of an entry.
+    /// The description of an entry for the ladder.
     pub(super) fn new_item(&self, entry: &Entry, rewrites: Option<Id>) -> NewItem {
         let Entry { hash: key, bytes, expires_at_ms, tenant } = *entry;
         NewItem { key, bytes: bytes + self.behind_bytes, expires_at_ms, rewrites, tenant }
@@ -165,7 +165,7 @@ impl Memory {
         copy.is_some()
     }
 
-    /// As [`super::Shard::restore`].
+    /// Takes up an item that lies in memory already: see [`super::Shard::restore`].
     pub(super) fn adopt(&mut self, loc: Loc, place_bytes: u64, entry: &Entry, now: Now) -> Option<Id> {
         let id = self.ladder.adopt(loc, place_bytes, &self.new_item(entry, None), now)?;
         self.insert(id, loc, entry);

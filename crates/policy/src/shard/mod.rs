@@ -137,9 +137,10 @@ use contents::{Contents, Leaves};
 use tiermem_base::Rng;
 use undelivered_acts::UnderWay;
 
-/// What the driver knows of items in memory. A live engine reads it from their bytes, a simulator from its notes.
+/// The facts about items in memory, as the driver knows them. A live engine reads them from their bytes, a simulator from its
+/// notes.
 pub trait Items {
-    /// What names an item.
+    /// The name of an item.
     type Key<'a>: Copy;
 
     /// Whether the item at `loc` has this key.
@@ -225,7 +226,7 @@ pub enum Why {
     Lost,
 }
 
-/// What the driver has to do, before it asks for the next one.
+/// An act for the driver, to be carried out before it asks for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Copy the item's bytes, and say so with [`Shard::moved`]. The old place stays the item's until it is settled.
@@ -338,7 +339,7 @@ pub enum Act {
     },
 }
 
-/// What is changed about a shard's memory while it runs.
+/// A change of a shard's memory while it runs.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
     /// A tier's capacity, in bytes. What is above it leaves a little in every step.
@@ -356,7 +357,7 @@ pub enum Change {
     TrustNewcomers(bool),
 }
 
-/// One shard of a store, without bytes.
+/// A shard of a store, without bytes.
 #[derive(Debug)]
 pub struct Shard {
     contents: Contents,
@@ -443,7 +444,7 @@ impl Shard {
         self.under_way.close(ticket, arrived);
     }
 
-    /// What is to be done next; `None`: nothing more comes of what was begun. The act before is done.
+    /// The next act; `None`: nothing more follows from what was begun. The act before must have been carried out.
     #[inline]
     pub fn next_act<I: Items>(&mut self, items: &mut I, rng: &mut Rng) -> Option<Act> {
         // Most admissions find a place without a move or a departure.
@@ -487,7 +488,7 @@ impl Shard {
         }
     }
 
-    /// What the driver has to do for a decision of the ladder's.
+    /// The driver's act for a decision of the ladder.
     fn hand_out<I: Items>(&mut self, decision: ladder::Act, items: &mut I) -> Act {
         match decision {
             ladder::Act::Move { ticket, id, from, to, kind: _ } => {

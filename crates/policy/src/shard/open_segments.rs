@@ -69,7 +69,7 @@ struct Round {
     budget: usize,
 }
 
-/// What was withdrawn before it was announced.
+/// Items that were withdrawn before they were announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Withdrawn {
     /// Its bytes in the segment.
@@ -131,7 +131,7 @@ impl Fillings {
         });
     }
 
-    /// Nothing more comes to a segment.
+    /// Seals a segment: nothing more is appended to it.
     pub(super) fn seal(&mut self, segment: u32, write: impl FnMut(Range<u32>)) {
         self.change(segment, true, write, |filling| filling.is_sealed = true);
     }
@@ -225,7 +225,7 @@ impl Fillings {
         Some(self.all.swap_remove(at).segment)
     }
 
-    /// Those to which something may come.
+    /// The segments that are not sealed.
     pub(super) fn unsealed(&self) -> Vec<u32> {
         self.all.iter().filter(|filling| !filling.is_sealed).map(|filling| filling.segment).collect()
     }

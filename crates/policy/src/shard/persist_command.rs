@@ -9,7 +9,7 @@
 
 use crate::log::{Filled, LogPlace};
 
-/// What the driver of the device has to do, before it asks for the next one.
+/// A duty of the device's driver, to be carried out before it asks for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
     /// Write a [record](super::Device::note_record) that an item lies here now and nowhere else: its bytes are on the device.
@@ -49,7 +49,7 @@ pub enum Duty {
     },
 }
 
-/// What waits until something is safe.
+/// The work that waits until something is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settling {
     /// An emptied segment, for the records that announce what survived of it.

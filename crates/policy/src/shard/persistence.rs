@@ -28,7 +28,7 @@ impl Restarts {
         &self.checkpoints
     }
 
-    /// What the driver of the device has to do next.
+    /// The next duty of the device's driver.
     pub(super) fn next_duty(
         &mut self,
         appender: &mut Appender,
@@ -59,7 +59,7 @@ impl Restarts {
         }
     }
 
-    /// What was written before the driver was asked for this is safe.
+    /// Everything written before the driver was asked for this is safe.
     pub(super) fn settled(&mut self, what: Settling, appender: &mut Appender, emptying: &mut Emptying) {
         match what {
             Settling::Emptied { segment } => emptying.free(segment, appender.log_mut()),
@@ -115,7 +115,7 @@ mod tests {
 
     const RECORDS: u64 = 8;
 
-    /// What a checkpoint says.
+    /// The rows of a checkpoint.
     #[derive(Debug, Default)]
     struct Rows {
         begun: u32,

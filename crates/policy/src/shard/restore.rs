@@ -35,7 +35,7 @@ impl Shard {
     }
 }
 
-/// What a log holds when it is put below memory: nothing, or what was there before a restart.
+/// The state of a log when it is put below memory: empty, or as it was before a restart.
 #[derive(Debug)]
 pub struct LogState {
     log: Log,
@@ -65,12 +65,12 @@ impl LogState {
         self.index.put_log(hash, place);
     }
 
-    /// Nothing lies there for this hash any more.
+    /// Removes the item of this hash.
     pub fn remove(&mut self, hash: u64) {
         self.index.remove_log(hash);
     }
 
-    /// Nothing lies there at all.
+    /// Removes all items.
     pub fn clear(&mut self) {
         self.index = Index::default();
     }

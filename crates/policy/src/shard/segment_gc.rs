@@ -212,7 +212,7 @@ impl Emptying {
         Some(emptied.segment)
     }
 
-    /// What was announced of an emptied segment is safe: it can be filled again.
+    /// The announcements for an emptied segment are safe: it can be filled again.
     pub(super) fn free(&mut self, segment: u32, log: &mut Log) {
         let at = self.emptied.iter().position(|it| it.is_announced && it.segment == segment);
         debug_assert!(at.is_some(), "a segment is freed once, after what survived was announced");
@@ -294,7 +294,7 @@ mod tests {
     const SEGMENT_BYTES: u32 = 128 << 10;
     const ITEM_BYTES: u32 = 9000;
 
-    /// What stands in segments: the hash by segment and first byte.
+    /// The items in segments: the hash by segment and first byte.
     #[derive(Debug, Default)]
     struct Stands(BTreeMap<(u32, u32), u64>);
 

@@ -32,7 +32,7 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// Nothing.
+    /// No decisions and no moves.
     pub(super) fn new() -> Self {
         let decided = Vec::with_capacity(256);
         UnderWay { decided, handed_out: 0, moves: VecDeque::new(), settled: VecDeque::new() }

@@ -16,7 +16,7 @@ const LOOK_TICKS: u64 = 10;
 /// nothing.
 const LATE_TICKS_MAX: u64 = 64;
 
-/// What shards tell each other.
+/// A message from one shard to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// Memory of a tier is to go to another shard.
@@ -54,7 +54,7 @@ pub trait Driven {
     fn step(&mut self);
 }
 
-/// What a shard shows of itself to the first one, by tier.
+/// The state of a shard as it shows it to the first one, by tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// Its capacities, in bytes.
@@ -189,7 +189,7 @@ impl Member {
         }
     }
 
-    /// What it shows of itself now.
+    /// The state that it shows now.
     pub fn show(&self, shard: &Shard) -> Shown {
         let ladder = shard.ladder();
         let capacities = (0..ladder.residents().levels())

@@ -106,7 +106,7 @@ impl Divider {
         Some(transfer)
     }
 
-    /// What was to move in a tier is where it was to go.
+    /// The memory that was to move in a tier has arrived.
     pub fn moved(&mut self, tier: usize) {
         if let Some(rest) = self.resting.get_mut(tier) {
             *rest = Rest::Looks(REST_LOOKS);

@@ -8,7 +8,7 @@ use crate::extents::{UNIT_BYTES, Volume};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u32);
 
-/// What is to be done. Units are of the volume: byte `offset` lies in unit `offset / `[`crate::extents::UNIT_BYTES`].
+/// An act for the driver. Units are of the volume: byte `offset` lies in unit `offset / `[`crate::extents::UNIT_BYTES`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Read these units from the cache into a buffer, while no write to them is under way. Answer with [`Outcome::Copied`], or
@@ -55,7 +55,7 @@ pub enum Act {
     },
 }
 
-/// What became of an act.
+/// The outcome of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
     /// These runs of a copy's units, ascending, are in a buffer. What is missing is not dirty any more, or lost.

@@ -72,8 +72,8 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// Nothing dirty. At most `epochs_max` epochs wait in addition to the current one ([`Self::is_full`]); the store is flushed
-    /// after every `flush_every_bytes` at the latest.
+    /// A volume without dirty units. At most `epochs_max` epochs wait in addition to the current one ([`Self::is_full`]); the
+    /// store is flushed after every `flush_every_bytes` at the latest.
     pub fn new(epochs_max: usize, flush_every_bytes: u64) -> Self {
         Epochs {
             epochs: vec![Epoch::new(0)],

@@ -63,7 +63,7 @@ pub const BATCH_BYTES: u64 = 1 << 20;
 pub const LEAVING_BYTES_MAX: u64 = 8 << 20;
 /// How much of the cache may be dirty before writers wait.
 pub const DIRTY_PERCENT_MAX: u64 = 90;
-/// What is written back between two flushes of a store, however little the driver can note at a time.
+/// The least that is written back between two flushes of a store, however little the driver can note at a time.
 const FLUSH_EVERY_BYTES_MIN: u64 = 1 << 20;
 /// Flushes for each reserve of the cold end: the one half becomes clean while the other is used up.
 const FLUSHES_PER_RESERVE: u64 = 2;

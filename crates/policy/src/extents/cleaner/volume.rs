@@ -63,7 +63,7 @@ impl VolumeState {
         self.asked += 1;
     }
 
-    /// It has answered, one way or the other.
+    /// Notes that the store has answered, with success or failure.
     pub fn answered(&mut self, now_ns: u64) {
         debug_assert!(self.asked > 0, "an answer for each question");
         self.asked = self.asked.saturating_sub(1);
@@ -80,7 +80,7 @@ impl VolumeState {
         }
     }
 
-    /// What it took is there for good: it does well.
+    /// Notes that bytes which the store took are durable: the store is well.
     pub fn is_well(&mut self) {
         self.failures = 0;
     }

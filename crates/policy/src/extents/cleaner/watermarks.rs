@@ -61,7 +61,7 @@ impl ColdWatch {
         self.left_bytes = 0;
     }
 
-    /// What could not go may go now.
+    /// Notes that dirty bytes which could not be written back may be now.
     pub(super) fn changed(&mut self) {
         self.is_stale = true;
     }
@@ -76,7 +76,7 @@ impl ColdWatch {
         Some(self.looked_at_ns.saturating_add(pause_ns))
     }
 
-    /// It was looked; whether something was found that could not go.
+    /// Notes a look, and whether it found bytes that could not be written back.
     pub(super) fn looked(&mut self, now_ns: u64, something_stays: bool) {
         (self.left_bytes, self.is_stale, self.looked_at_ns) = (self.every_bytes, something_stays, now_ns);
     }
@@ -94,7 +94,7 @@ pub struct CleanerRules {
 }
 
 impl Default for CleanerRules {
-    /// What is half a minute old, or all above half of the cache once three quarters are taken.
+    /// Bytes that are half a minute old, or all above half of the cache once three quarters are dirty.
     fn default() -> Self {
         CleanerRules { age_ns: 30_000_000_000, low_percent: 50, high_percent: 75 }
     }

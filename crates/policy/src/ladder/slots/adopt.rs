@@ -46,7 +46,7 @@ mod tests {
     use std::sync::Arc;
 
     proptest! {
-        /// What one tier has taken another takes up, with the same accounts, and goes on giving out what is free.
+        /// A tier that adopts the places of another has the same accounts, and goes on giving out the free ones.
         #[test]
         fn a_tier_taken_up_is_the_tier_it_was(ops in prop::collection::vec((0u8..6, 0u64..150_000, any::<prop::sample::Index>()), 1..200)) {
             let classes = Arc::new(SizeClasses::geometric(1.3));

@@ -11,7 +11,7 @@ use tiermem_base::Rng;
 /// Pages whose tables are walked when draws found no item.
 const PAGES_WALKED: u64 = 4;
 
-/// One class.
+/// The space of one class.
 #[derive(Clone, Debug)]
 struct Space {
     /// The first of the pages that have a free slot.
@@ -106,7 +106,7 @@ impl ByClass {
         }
     }
 
-    /// It counts again.
+    /// The free slots of a page count again.
     pub(super) fn end_draining(&mut self, at: u32, pages: &mut Pages) {
         if self.count_free(at, pages) > 0 {
             self.link(at, pages);
@@ -195,7 +195,7 @@ impl ByClass {
         self.classes.runs()
     }
 
-    /// What a class has.
+    /// The items and slots of a class.
     #[inline]
     pub fn class_use(&self, class: Class) -> ClassUse {
         match self.spaces.get(class.index()) {
@@ -264,7 +264,7 @@ mod tests {
 
     const PAGES: u32 = 24;
 
-    /// What there is of a class by a look at all pages: pages, of these those with a free slot, slots, and slots taken.
+    /// The pages of a class by a look at all pages: all of them, those with a free slot, slots, and slots taken.
     fn recount(pages: &Pages, class: Class) -> (BTreeSet<u32>, BTreeSet<u32>, u32, u32) {
         let mut of_class = (BTreeSet::new(), BTreeSet::new(), 0, 0);
         for (at, page) in (0..PAGES).filter_map(|at| Some((at, pages.get(at)?))) {

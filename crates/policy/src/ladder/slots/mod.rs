@@ -53,7 +53,7 @@ impl Slots {
         }
     }
 
-    /// What lies where.
+    /// The pages, with the holder of each slot.
     #[inline]
     pub(super) fn pages(&self) -> &Pages {
         &self.pages
@@ -65,13 +65,13 @@ impl Slots {
         &mut self.pages
     }
 
-    /// What each class has.
+    /// The space of each class.
     #[inline]
     pub(super) fn by_class(&self) -> &ByClass {
         &self.by_class
     }
 
-    /// Which pages may be given out.
+    /// The supply of pages.
     #[inline]
     pub(super) fn supply(&self) -> &Supply {
         &self.supply
@@ -82,7 +82,7 @@ impl Slots {
         (&mut self.supply, &self.pages)
     }
 
-    /// Which pages have memory, to take it and to give it back, and what says where it is needed.
+    /// The touched pages, to take memory and to give it back, and the parts that say where it is needed.
     pub(super) fn touched_mut(&mut self) -> (&mut Touched, &Supply, &Pages) {
         (&mut self.touched, &self.supply, &self.pages)
     }

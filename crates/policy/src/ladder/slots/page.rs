@@ -50,7 +50,7 @@ pub(in crate::ladder) struct PageUse {
     pub is_draining: bool,
 }
 
-/// One page.
+/// A page.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
     /// What each slot holds; of a run, its one item.
@@ -251,7 +251,7 @@ impl Pages {
         self.pages[(unit / PAGE_UNITS) as usize].class
     }
 
-    /// What the item at `unit` occupies.
+    /// The size of the place of the item at `unit`.
     #[inline]
     pub fn fit_at(&self, unit: u32) -> Fit {
         let page = &self.pages[(unit / PAGE_UNITS) as usize];
@@ -312,7 +312,7 @@ impl Pages {
         self.pages.get(at as usize).is_none_or(|page| page.state == PageState::Free)
     }
 
-    /// What a page of slots is used for; `None` where it is free or a run's.
+    /// The use of a page of slots; `None` where it is free or belongs to a run.
     pub fn page_use(&self, at: u32) -> Option<PageUse> {
         let page = self.pages.get(at as usize).filter(|page| page.state == PageState::Slots)?;
         Some(PageUse { class: page.class, items: page.used(), is_draining: page.draining })

@@ -18,7 +18,7 @@ const TIER_PARTS: u64 = 16;
 /// Where most pages are in use the next free ones lie far away: the search covers this many times the distance.
 const LOOKED_OVER: u32 = 4;
 
-/// What is still to be looked over.
+/// Pages that are still to be searched.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ahead {
     /// Free pages that are to have their memory before they are given out; 0: none.

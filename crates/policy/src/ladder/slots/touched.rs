@@ -17,7 +17,7 @@ pub(in crate::ladder) struct Touched {
 }
 
 impl Touched {
-    /// None of `pages_total`, and nothing is taken ahead.
+    /// No touched page among `pages_total`, and nothing is taken ahead.
     pub(super) fn new(pages_total: u32) -> Self {
         Touched { pages: PageSet::empty(pages_total), ahead: Ahead::default() }
     }

@@ -12,7 +12,7 @@ pub struct Fullest {
     leaves: usize,
 }
 
-/// Of a tenant that has nothing: never asked.
+/// The fullness of a tenant that has nothing: it is never asked to give.
 const EMPTY: f32 = -1.0;
 
 impl Fullest {

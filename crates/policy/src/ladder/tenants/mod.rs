@@ -42,7 +42,7 @@ const TRESPASS_BYTES: u64 = 2 * super::PAGE_BYTES;
 /// Draws for the K items of a sample, times K: not all that is drawn may go, or has the class that is wanted.
 const DRAWS: u32 = 8;
 
-/// What a tenant has in one tier.
+/// The holding of a tenant in one tier.
 #[derive(Clone, Debug)]
 struct Holding {
     members: Members,
@@ -63,7 +63,7 @@ struct Holding {
 const _: () =
     assert!(size_of::<Holding>() == 104, "with its place and its nodes 120 bytes, as docs/tenants.md says");
 
-/// What has happened to a tenant's items in one tier. Only grows.
+/// Counters of a tenant's items in one tier. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantCounters {
     /// Items that were thrown out of the system from here.
@@ -453,7 +453,7 @@ mod tests {
     const TENANTS: u16 = 5;
     const TIERS: usize = 2;
 
-    /// What all tenants have and are to have in a tier, as sums over all items.
+    /// Holdings and shares of all tenants in a tier, as sums over all items.
     #[derive(Clone, Debug)]
     struct Known {
         items: BTreeMap<Id, (u16, u64)>,
