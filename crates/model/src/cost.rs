@@ -23,7 +23,7 @@ impl Offer {
     }
 }
 
-/// What memory and misses cost, all in one currency.
+/// Prices of memory and misses, all in one currency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prices {
     /// The fast memory.

@@ -329,7 +329,7 @@ impl Divider {
         }
     }
 
-    /// What is to be set now, in this order.
+    /// Takes the settings to be applied now, in this order.
     pub fn take_settings(&mut self) -> std::vec::Drain<'_, Setting> {
         self.settings.drain(..)
     }
@@ -356,12 +356,12 @@ impl Divider {
         &self.tenants
     }
 
-    /// What watches requests, where something is decided.
+    /// The advisor that watches requests, where something is decided.
     pub fn advisor(&self) -> Option<&Advisor> {
         self.advisor.as_deref()
     }
 
-    /// What is decided, as it is now.
+    /// The present configuration of the division.
     pub fn division(&self) -> &Division {
         &self.division
     }

@@ -8,7 +8,7 @@ use tiermem_policy::partition::Objective;
 use super::Plan;
 use crate::partition::TenantTerms;
 
-/// What is decided at the end of each window.
+/// The aim of the decisions at the end of each window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aim {
     /// Nothing.
@@ -76,7 +76,7 @@ impl Default for Division {
 }
 
 impl Division {
-    /// What is wrong with it as a whole.
+    /// Checks the configuration as a whole.
     ///
     /// # Errors
     /// When tenants are promised more than there is, or nothing could come of it.

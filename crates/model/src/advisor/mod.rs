@@ -108,7 +108,7 @@ pub struct Advisor {
     history: History,
 }
 
-/// What became of divisions.
+/// The history of divisions: predictions, and measurements afterwards.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// The last window's verdict.
@@ -383,7 +383,7 @@ impl Advisor {
         self.windows
     }
 
-    /// What became of the last division.
+    /// The history of the last division.
     pub fn history(&self) -> &History {
         &self.history
     }

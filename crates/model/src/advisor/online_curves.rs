@@ -138,7 +138,7 @@ impl TenantCurves {
         }
     }
 
-    /// What was counted so far weighs `keep` times as much from now on.
+    /// Ends a window: counts so far weigh `keep` times as much from now on.
     pub fn end_window(&mut self, keep: f64) {
         self.models.iter_mut().for_each(|(_, model)| model.decay(keep));
     }

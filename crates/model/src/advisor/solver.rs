@@ -27,7 +27,7 @@ impl Tenant {
         self.held.iter().sum()
     }
 
-    /// What it has been given of the first `tiers` tiers; what it has there, where it was given nothing.
+    /// Bytes that it has been given of the first `tiers` tiers; those that it has there, where it was given nothing.
     fn before(&self, tiers: usize) -> u64 {
         self.given.as_ref().unwrap_or(&self.held).iter().take(tiers).sum()
     }
@@ -115,7 +115,7 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// What a tenant is to have.
+/// The part of memory that a tenant is to have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     /// Its number.

@@ -21,7 +21,7 @@ pub struct Declared {
     pub k: u8,
 }
 
-/// What a tenant has asked for.
+/// The requests of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Look-ups.

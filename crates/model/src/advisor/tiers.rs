@@ -4,7 +4,7 @@ use tiermem_policy::ladder::Ladder;
 
 use super::Room;
 
-/// What there is to divide in each tier. `slower_ns` says of each how much longer a look-up takes there than in DRAM. Metadata that a
+/// The room to divide in each tier. `slower_ns` says of each how much longer a look-up takes there than in DRAM. Metadata that a
 /// tier is charged with is not divided.
 pub fn rooms(ladder: &Ladder, slower_ns: &[f64]) -> Vec<Room> {
     let metadata_bytes = if ladder.config().charge_metadata { ladder.metadata_bytes() } else { 0 };

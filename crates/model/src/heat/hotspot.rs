@@ -49,7 +49,8 @@ const STRETCH_MIN: usize = (1.0 / FAR_TOLERANCE) as usize;
 /// Slices with a hotspot that a sweep is told from.
 const SLICES_MIN: usize = 6;
 
-/// What each granule has in a slice beyond what it has in every slice, and beyond noise; all of it where nothing stands out.
+/// The accesses of each granule in a slice beyond those that it has in every slice, and beyond noise; all of them where nothing
+/// stands out.
 fn excess(heat: &Heat, slice: usize, mean: &[f64]) -> Vec<f64> {
     let row = heat.row(slice);
     let more: Vec<f64> = row.iter().zip(mean).map(|(value, mean)| f64::from(*value) - mean).collect();

@@ -2,7 +2,7 @@
 
 use super::curve::student_95;
 
-/// What is known of a part of a sample, of the sample, or of the whole.
+/// Counts of a part of a sample, of the sample, or of the whole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartCounts {
     pub keys: f64,

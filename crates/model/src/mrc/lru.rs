@@ -6,7 +6,7 @@ use super::{Distances, Model, Unit};
 
 /// Distances below 2^20 have a bin each, longer ones are told apart to one part in 2^19.
 const PRECISION_BITS: u32 = 20;
-/// Of a sample every distance is an estimate anyway.
+/// Precision of distances in a sample, where every distance is an estimate anyway.
 const PRECISION_BITS_SAMPLED: u32 = 12;
 
 /// LRU caches of all sizes: a histogram of the distances of [`Recency`].
@@ -41,7 +41,7 @@ impl LruStack {
         LruStack { distances: Distances::new(precision_bits), ..self }
     }
 
-    /// What was counted.
+    /// The distances that were counted.
     pub fn distances(&self) -> &Distances {
         &self.distances
     }

@@ -52,7 +52,7 @@ impl Miniature {
     }
 }
 
-/// What a cache of `size` has in a sample.
+/// The size in a sample of a cache of `size`.
 fn scaled(size: u64, rate: f64) -> u64 {
     (size as f64 * rate).round().max(1.0) as u64
 }

@@ -33,7 +33,7 @@ pub use windowed_sample::Online;
 use tiermem_base::Op;
 use tiermem_policy::flat::Request;
 
-/// What a cache's size is counted in.
+/// The unit of a cache's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -44,7 +44,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// What an object of `size` bytes takes of a cache.
+    /// The room that an object of `size` bytes takes of a cache.
     #[inline]
     pub fn charge(self, size: u32) -> u64 {
         match self {

@@ -17,7 +17,7 @@ const WRITE: u32 = 1 << 30;
 /// Takes both marks away.
 const KEY: u32 = WRITE - 1;
 
-/// What was seen of a trace.
+/// The sampled requests and counts of a trace.
 #[derive(Clone, Debug)]
 pub(super) struct Gathered {
     sample: Sample,

@@ -137,7 +137,7 @@ impl Survey {
         points
     }
 
-    /// What a model has seen in each window that sees the requests of a part, or all.
+    /// Runs a model over the requests of a part, or all. Returns what it has seen in each window.
     fn run(
         &self,
         kind: Kind,
@@ -193,7 +193,7 @@ impl Survey {
     }
 }
 
-/// What a model has seen in a window.
+/// The counts of a model in a window.
 #[derive(Clone, Debug)]
 struct Seen {
     counts: PartCounts,

@@ -24,7 +24,7 @@ pub fn keep_least(
     profiles.iter().zip(bytes).map(|(profile, bytes)| share_at(profile, bytes, overheads)).collect()
 }
 
-/// What one gets, within what it was promised.
+/// The part of a tenant, within its terms.
 fn within_terms((profile, share): (&Profile, &Share)) -> u64 {
     let Terms { least_bytes, most_bytes, .. } = profile.terms;
     share.bytes.max(least_bytes).min(most_bytes)

@@ -15,7 +15,7 @@ use crate::mrc::Curve;
 pub use least::keep_least;
 pub use terms::TenantTerms;
 
-/// What is known of a tenant.
+/// The profile of a tenant: curves, rate, miss cost, terms.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// A curve in bytes for each K.
@@ -32,7 +32,7 @@ pub struct Profile {
     pub terms: Terms,
 }
 
-/// What a tenant was promised.
+/// The bounds and promises of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
     /// It gets no less.
@@ -138,7 +138,7 @@ pub fn share_at(profile: &Profile, bytes: u64, overheads: &Overheads) -> Share {
     Share { bytes, k, miss_ratio, is_kept: demand.is_kept(0) }
 }
 
-/// What shares are worth by an objective: the weight of promises that they break, and what is to be small.
+/// The score of shares by an objective: the weight of promises that they break, and the quantity to minimise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
     /// Only [`Objective::Slo`] counts them.

@@ -8,7 +8,7 @@ use tiermem_policy::partition::Promise;
 
 use super::Terms;
 
-/// What a look-up takes that finds its key, for promises of a mean latency: a round trip within one machine.
+/// The time of a look-up that finds its key, for promises of a mean latency: a round trip within one machine.
 const HIT_NS: f64 = 50_000.0;
 
 /// A tenant's terms.

@@ -78,10 +78,10 @@ impl Plan {
         }
     }
 
-    /// Which of the regions that a program has now is which of the plan's: for each of the plan's, an index in `now`, or `None` if
+    /// Matches the regions that a program has now with those of the plan: for each of the plan's, an index in `now`, or `None` if
     /// it is not there (yet). Files are told by path and place in the file, other memory by kind, size and order. A mapping of a
-    /// file may begin a little before or behind that of the recording, as a program that gives back what it has read of its start
-    /// was seen before or after that: [`begins_behind`] tells how far.
+    /// file may begin a little before or after that of the recording, because a program that gives back pages of its start was
+    /// seen before or after it did so: [`begins_behind`] tells how far.
     ///
     /// # Errors
     /// If a file is another build, or has another size.

@@ -38,7 +38,7 @@ impl Plan {
     pub const VERSION: u32 = 1;
 }
 
-/// What a plan was made from.
+/// The recording that a plan was made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeFrom {
     /// The recording's file.
@@ -51,7 +51,7 @@ pub struct MadeFrom {
     pub build_id: Option<String>,
 }
 
-/// What a plan takes the tiers to be.
+/// The tiers as a plan assumes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Assumed {
     /// Latency of fast memory.
@@ -128,7 +128,7 @@ fn all() -> u32 {
     1
 }
 
-/// What a plan should save, by a simulation over its own recording.
+/// The predicted savings of a plan, by a simulation over its own recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Predicted {
     /// The share of accesses that go to slow memory if pages lie where they are first touched, fast memory first.

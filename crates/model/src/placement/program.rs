@@ -29,7 +29,7 @@ pub struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// Of the heat of its regions, all of one granule, and the slices' starts and ends in nanoseconds.
+    /// A program from the heat of its regions, all of one granule, and the slices' starts and ends in nanoseconds.
     ///
     /// # Errors
     /// If there is no region, if granules or numbers of slices differ, or if there are more granules than a plan can name.
@@ -53,14 +53,14 @@ impl<'a> Program<'a> {
         Ok(program)
     }
 
-    /// The same program with regions that are mapped from one slice to another, each.
+    /// This program with regions that are mapped from one slice to another, each.
     #[must_use]
     pub fn with_lifetimes(self, lifetimes: &[(u32, u32)]) -> Self {
         let mapped = self.mapped_by_region(lifetimes.iter().copied());
         self.with_mappings(mapped)
     }
 
-    /// The same with mappings of its own: what comes in parts, has holes, or comes again.
+    /// This program with mappings of its own: some come in parts, have holes, or come again.
     #[must_use]
     pub fn with_mappings(mut self, mut mapped: Vec<Mapped>) -> Self {
         mapped.sort_by_key(|it| (it.granules.start, it.first_slice));
@@ -79,7 +79,7 @@ impl<'a> Program<'a> {
         mapped.collect()
     }
 
-    /// What was mapped when, in the order of granules.
+    /// The mappings with their times, in the order of granules.
     pub fn mapped(&self) -> &[Mapped] {
         &self.mapped
     }

@@ -12,7 +12,7 @@ use tiermem_policy::placement::{
 
 use super::Program;
 
-/// What memory there is, and how fast it moves.
+/// The memory of a replay: its sizes, and how fast it moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
     /// Granules that fit in fast memory.
@@ -50,7 +50,7 @@ pub struct How {
     pub first_touch: FirstTouch,
 }
 
-/// Nothing moves: first come, first served, as the kernel does.
+/// Replays a placement without moves: first come, first served, as the kernel does.
 pub fn first_touch(program: &Program<'_>, memory: &Memory) -> Outcome {
     let never = Memory { moves_per_s: 0.0, ..*memory };
     replay(program, &never, &How::default())
@@ -61,7 +61,7 @@ pub fn follow(program: &Program<'_>, memory: &Memory, schedule: &Schedule, live:
     replay(program, memory, &How { schedule: schedule.clone(), live, first_touch: FirstTouch::Bound })
 }
 
-/// What is seen is followed, without a plan: pages begin where they are first touched.
+/// Replays a placement that follows the accesses seen, without a plan: pages begin where they are first touched.
 pub fn follow_seen(program: &Program<'_>, memory: &Memory) -> Outcome {
     replay(program, memory, &How { live: true, ..How::default() })
 }
@@ -116,7 +116,7 @@ pub fn carry_out(
     (outcome, placer)
 }
 
-/// What is hottest over all slices lies in fast memory from the start, and nothing moves: the best that never moves can do.
+/// Replays the best static placement: the hottest granules over all slices lie in fast memory from the start, and nothing moves.
 pub fn best_static(program: &Program<'_>, memory: &Memory) -> Outcome {
     let mut totals = program.totals();
     let accesses = totals.iter().sum();

@@ -50,7 +50,7 @@ impl Ages {
         self.make_hints();
     }
 
-    /// Which neighbours should be merged: the number of buckets in each group, oldest first. Groups of one are left.
+    /// The neighbouring buckets that should be merged: the number of buckets in each group, oldest first. Groups of one are left.
     pub fn groups_to_merge(&self) -> Vec<usize> {
         let newest = self.start.len() - 1;
         let now = self.start[newest];

@@ -76,13 +76,13 @@ impl KrrStack {
         }
     }
 
-    /// The same stack with a histogram that tells distances apart to one part in 2^(`precision_bits` - 1): for callers that keep
-    /// many stacks.
+    /// This stack with a histogram that tells distances apart to one part in 2^(`precision_bits` - 1): for callers that keep many
+    /// stacks.
     pub fn with_precision(self, precision_bits: u32) -> Self {
         KrrStack { distances: Distances::new(precision_bits), ..self }
     }
 
-    /// What was counted.
+    /// The distances that were counted.
     pub fn distances(&self) -> &Distances {
         &self.distances
     }
