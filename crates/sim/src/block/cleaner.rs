@@ -20,7 +20,7 @@ use super::{Contents, Costs, Troubles, units_at};
 /// The stores' session: none of them ever loses what it took.
 const SESSION: u64 = 0;
 
-/// What a device has done at a time.
+/// A completion of a device at a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     at_ns: u64,
@@ -208,7 +208,8 @@ impl Background {
         cleaned
     }
 
-    /// What the stores have for good, and the log says so, is clean as far as it is not dirty again; whether there was anything.
+    /// Marks as clean all units that the stores have for good and the log has noted, unless they are dirty again. Returns whether
+    /// there were any.
     fn settle_noted<O: Evict>(&mut self, cache: &mut Contents<O>) -> bool {
         let any = !self.noted.is_empty();
         for (volume, runs) in self.noted.drain(..) {

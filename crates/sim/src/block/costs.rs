@@ -23,12 +23,12 @@ impl Default for Costs {
     }
 }
 
-/// One step: its requests go out together and share the bandwidth.
+/// The time of a step: its requests go out together and share the bandwidth.
 fn step_ns(bytes: u64, latency_ns: u64, bandwidth: u64) -> u64 {
     if bytes == 0 { 0 } else { latency_ns.saturating_add(bytes_ns(bytes, bandwidth)) }
 }
 
-/// What a device is asked for queues at its link for its bytes, and arrives a latency later.
+/// A link of a device: a request queues at it for its bytes, and arrives a latency later.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Link {
     latency_ns: u64,
@@ -55,7 +55,7 @@ fn bytes_ns(bytes: u64, bandwidth: u64) -> u64 {
 }
 
 impl Costs {
-    /// Of a backing store and a cache's device as their curves describe them, by how they are read.
+    /// The costs of a backing store and a cache's device with these curves, by how they are read.
     pub fn of(core: &Curve, cache: &Curve) -> Self {
         let (core, cache) = (core.read, cache.read);
         Costs {
@@ -76,7 +76,7 @@ impl Costs {
         Link::new(self.core_latency_ns, self.core_bandwidth)
     }
 
-    /// What choosing block sizes goes by.
+    /// The cost by which block sizes are chosen.
     pub fn request_cost(&self) -> RequestCost {
         let bandwidth_gb_per_s = self.core_bandwidth as f64 / 1e9;
         RequestCost::of(&Point { latency_ns: self.core_latency_ns as f64, bandwidth_gb_per_s })

@@ -33,7 +33,7 @@ pub use troubles::{LogFull, Troubles};
 /// Requests between two looks at how much memory the metadata takes.
 const METADATA_EVERY: u64 = 1 << 14;
 
-/// One cache to simulate.
+/// The setup of a simulated cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// Block sizes, ascending.
@@ -148,7 +148,7 @@ impl WithPolicy for Build<'_> {
     }
 }
 
-/// What a simulated cache holds, and what it counts.
+/// A simulated cache: its contents and its counts.
 struct Contents<O> {
     extents: Extents<O>,
     /// Units that are in DRAM as well.

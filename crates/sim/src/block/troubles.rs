@@ -35,7 +35,7 @@ impl Troubles {
         self.log_full.is_some()
     }
 
-    /// What a log is full for at a time.
+    /// The trouble by which a log is full at a time.
     fn log_full(&self, now_ns: u64) -> Option<&LogFull> {
         let times = self.log_full.as_deref().unwrap_or_default();
         let at = times.partition_point(|times| times.until_ns <= now_ns);

@@ -63,7 +63,7 @@ impl Dividing {
         (number, true)
     }
 
-    /// What it takes a tenant of the trace to bring back what it has missed, if that is known.
+    /// The time that a tenant of the trace needs to bring back an item that it has missed, if that is known.
     pub fn reload_ns(&self, tenant: u32) -> Option<u64> {
         self.reload_ns.get(&tenant).copied()
     }

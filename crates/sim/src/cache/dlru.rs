@@ -8,8 +8,9 @@ use tiermem_policy::choose_k::K_DEFAULT;
 use tiermem_policy::evict::klru::KLru;
 use tiermem_policy::flat::{Cache, Capacity, Counts, Flat, Request};
 
-/// What a unit of the cache's capacity counts for the advisor, which keeps no more keys in its sample than would fill memory with items
-/// of 64 bytes: objects of any size, and values of four bytes and more, are to be followed like a store's items.
+/// The bytes that a unit of the cache's capacity counts for the advisor, which keeps no more keys in its sample than would fill
+/// memory with items of 64 bytes: objects of any size, and values of four bytes and more, are to be followed like a store's
+/// items.
 const OBJECT_BYTES: u32 = 256;
 const VALUE_BYTE_BYTES: u32 = 16;
 
@@ -34,7 +35,7 @@ pub struct Dlru {
     predictions: Vec<Prediction>,
 }
 
-/// What the sample said of a window that ended, at the K that the cache had in it.
+/// The sample's prediction for a window that ended, at the K that the cache had in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// What the sample missed.

@@ -3,10 +3,10 @@
 use tiermem_base::latency_curve::{Curve, LOCAL_DRAM, Point, Surcharge};
 use tiermem_policy::ladder::LEVELS_MAX;
 
-/// What each tier costs beyond local DRAM.
+/// The cost of each tier beyond local DRAM.
 type Surcharges = [Surcharge; LEVELS_MAX];
 
-/// Of tiers of these curves, one way.
+/// The surcharges of tiers with these curves, one way.
 fn surcharges(curves: &[Curve], way: impl Fn(&Curve) -> Point) -> Surcharges {
     std::array::from_fn(|tier| {
         let curve = curves.get(tier).unwrap_or(&LOCAL_DRAM);
@@ -29,7 +29,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Of tiers of these curves: what they cost beyond local DRAM is charged as the engine charges what it emulates.
+    /// Figures for tiers with these curves: their cost beyond local DRAM is charged as the engine charges emulated tiers.
     pub(super) fn new(curves: &[Curve]) -> Self {
         Figures {
             read: surcharges(curves, |curve| curve.read),
@@ -81,7 +81,7 @@ impl Figures {
         self.requests += 1;
     }
 
-    /// It finds nothing.
+    /// A look-up found nothing.
     pub(super) fn note_miss(&mut self) {
         self.misses += 1;
     }

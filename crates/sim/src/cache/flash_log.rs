@@ -23,7 +23,7 @@ struct Held {
     expires_at_ms: Option<u64>,
 }
 
-/// What is stored with an item.
+/// The record of an item.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     /// Its key.
@@ -41,7 +41,7 @@ impl Kept {
     }
 }
 
-/// What was appended to a segment, dead or alive.
+/// An item that was appended to a segment, dead or alive.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     offset: u32,
@@ -49,7 +49,7 @@ struct Written {
     hash: u64,
 }
 
-/// What the device was asked to do.
+/// The requests to the device.
 #[derive(Debug, Default)]
 struct Asked {
     /// Segments, and the bytes before which they were written.
@@ -67,7 +67,7 @@ pub struct Tail<'a> {
 }
 
 impl Tail<'_> {
-    /// What the log has seen.
+    /// The counters of the log.
     pub fn counters(&self) -> LogCounters {
         self.work.log().counters()
     }
@@ -176,7 +176,7 @@ impl FlashLog {
         shard.device().note_record();
     }
 
-    /// What stands at byte `at` of a segment. Nothing is damaged here, so where no item begins the rest of the page is empty.
+    /// The item at byte `at` of a segment. Nothing is damaged here, so where no item begins the rest of the page is empty.
     pub fn lying_at(&self, segment: u32, at: u32) -> Option<Lying> {
         let written = &self.written[segment as usize];
         let found = written.binary_search_by_key(&at, |item| item.offset).ok()?;

@@ -29,7 +29,7 @@ pub struct Batch {
     pub marked: bool,
 }
 
-/// What ends a trace before its end.
+/// An error that ends a trace before its end.
 #[derive(Debug, thiserror::Error)]
 pub enum PassError<E> {
     /// The trace could not be read.

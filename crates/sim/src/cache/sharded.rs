@@ -49,7 +49,7 @@ impl ShardedCache {
         &mut self.caches[shard]
     }
 
-    /// One access, as [`TieredCache::access`], at the shard that has its key; before it, what is due at its time.
+    /// An access, like [`TieredCache::access`], at the shard that has its key; before it, the work that is due at its time.
     pub fn access(&mut self, access: &Access) -> bool {
         if self.caches.len() > 1 {
             while let Some(now_ns) = self.ticks.next_due(access.time_ns) {
@@ -59,7 +59,7 @@ impl ShardedCache {
         self.of(access.key).access(access)
     }
 
-    /// As [`TieredCache::preload`].
+    /// Preloads an item, like [`TieredCache::preload`].
     pub fn preload(&mut self, access: &Access) {
         self.of(access.key).preload(access);
     }

@@ -17,7 +17,7 @@ impl TieredCache {
         }
     }
 
-    /// What was missed is brought back, which takes its time.
+    /// An item that was missed is brought back, which takes its time.
     pub(super) fn reload(&mut self) {
         let reload_ns = self.dividing.as_ref().and_then(|it| it.reload_ns(self.access.tenant));
         if let (Some(at_ns), Some(reload_ns)) = (&mut self.at_ns, reload_ns) {
@@ -74,7 +74,7 @@ impl TieredCache {
         }
     }
 
-    /// What divides it, where tenants are told apart.
+    /// The divider, where tenants are told apart.
     pub fn divider(&self) -> Option<&Divider> {
         self.dividing.as_ref().map(|it| &it.divider)
     }

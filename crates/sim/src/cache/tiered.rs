@@ -41,7 +41,7 @@ pub struct TieredConfig {
     pub seed: u64,
 }
 
-/// What a live engine keeps in an item's header.
+/// The content of an item's header, as a live engine keeps it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stored {
     key: u64,
@@ -53,7 +53,7 @@ struct Stored {
     tenant: u16,
 }
 
-/// What each item number stands for, and how keys are hashed.
+/// The item of each item number, and the hash of keys.
 #[derive(Debug)]
 pub(super) struct Notes {
     stored: Vec<Stored>,
@@ -155,7 +155,7 @@ impl TieredCache {
         cache
     }
 
-    /// One access at the trace's time: a look-up, whose miss is followed by a set (look-aside); a write; a removal. Returns
+    /// An access at the trace's time: a look-up, whose miss is followed by a set (look-aside); a write; a removal. Returns
     /// whether a look-up found its key.
     pub fn access(&mut self, access: &Access) -> bool {
         self.shard.set_clock(access.time_ns / 1_000_000);
@@ -305,7 +305,7 @@ impl TieredCache {
         Some(id)
     }
 
-    /// What has its place when an admission is over, and the item that it replaces.
+    /// The item that has its place when an admission is over, and the item that it replaces.
     fn entered(&mut self, key: u64, bytes: u64) -> Option<(Id, Option<Id>)> {
         let Entered::Placed { id, replaces, .. } = self.shard.entered() else { return None };
         self.items.note(id, Stored { key, bytes, is_unchanged: false, tenant: self.tenant });

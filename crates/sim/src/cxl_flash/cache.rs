@@ -25,7 +25,7 @@ impl Line {
     }
 }
 
-/// What is in a line.
+/// The page in a line.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     /// The page's number in the table of pages.

@@ -25,7 +25,7 @@ use crate::link::Link;
 
 /// Bytes that a request and its answer take of the link in addition to the data: a slot of a flit.
 const HEADER_BYTES: u32 = 16;
-/// What a request reads or writes.
+/// Bytes that a request reads or writes.
 const DATA_BYTES: u32 = 64;
 /// Answers within less than this count as fast.
 const FAST_NS: u64 = 1000;
@@ -45,7 +45,7 @@ impl From<scheduler::Event> for Event {
     }
 }
 
-/// What is known of a page of the device.
+/// The record of a page of the device.
 #[derive(Clone, Copy, Debug)]
 struct Page {
     line: Line,
@@ -86,7 +86,7 @@ impl Places for Pages<Page> {
     }
 }
 
-/// What else a simulation is asked for.
+/// Windows and hints of a simulation.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes {
     /// Requests of a window; 0: no windows.
@@ -122,7 +122,7 @@ impl<X, I: Iterator<Item = Result<Access, X>>> WithPolicy for Run<'_, I> {
     }
 }
 
-/// What became of a wish.
+/// The outcome of a wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Early {
     /// It was sent for.

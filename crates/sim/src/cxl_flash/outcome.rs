@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 
 use super::config::Device;
 
-/// What is counted, up to some request.
+/// Counts up to some request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Requests that came, and the reads among them.
@@ -71,7 +71,7 @@ macro_rules! minus {
 }
 
 impl Counts {
-    /// What was counted since `before`, without answers: those of requests before it come after it.
+    /// The counts since `before`, without answers: those of requests before it come after it.
     pub fn since(&self, before: &Counts) -> Counts {
         minus!(
             self,
@@ -150,7 +150,7 @@ pub struct TraceWindow {
     pub counts: Counts,
 }
 
-/// What a simulation found.
+/// The outcome of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Over the whole trace.

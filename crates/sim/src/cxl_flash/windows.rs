@@ -5,7 +5,7 @@
 
 use super::outcome::{Answers, Counts, TraceWindow};
 
-/// What is kept of windows until the end.
+/// Counts of windows, kept until the end.
 #[derive(Clone, Debug, Default)]
 pub struct Windows {
     /// Requests of each; 0: there are none.

@@ -29,7 +29,7 @@ pub enum Order {
     Belady,
 }
 
-/// What a frame's first touch finds.
+/// The state in which a first touch finds a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FirstTouch {
     /// Nothing: the frame is filled with zeros, which is no fault.
@@ -50,7 +50,7 @@ pub struct Memory {
     pub seed: u64,
 }
 
-/// One simulation.
+/// The setup of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
     /// The eviction order.

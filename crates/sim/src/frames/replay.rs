@@ -19,7 +19,7 @@ use super::{FirstTouch, Memory, Order, Setup};
 /// Moves that a step begins at most, each time that one is due.
 const STEP_BUDGET: u32 = 16;
 
-/// What was counted.
+/// Counts of the replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Touches of frames.
@@ -291,7 +291,7 @@ impl<E: Evict> Driver<'_, E> {
         self.acts = acts;
     }
 
-    /// What a transfer counts to or from a tier: nothing where it is memory.
+    /// The bytes that a transfer to or from a tier counts: none where it is memory.
     fn bytes_of(&self, tier: u8) -> u64 {
         if self.in_place[usize::from(tier)] { 0 } else { u64::from(self.touches.frame_bytes()) }
     }

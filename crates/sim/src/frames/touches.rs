@@ -6,7 +6,7 @@ use tiermem_base::{Access, Interner, Op};
 use tiermem_policy::Id;
 use tiermem_policy::frames::{Frame, OWNERS_MAX};
 
-/// What is done to a frame.
+/// The use of a frame by a touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// It is read.
@@ -17,7 +17,7 @@ pub enum Use {
     Discard,
 }
 
-/// One touch: eight bytes.
+/// A touch: eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
     /// Which frame.
@@ -44,7 +44,7 @@ pub enum TouchesError<E> {
     Size(TooLarge),
 }
 
-/// What a trace has too much of.
+/// The quantity that a trace has too much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooLarge {
     /// Touches.

@@ -7,7 +7,7 @@ pub const ACCESS_NS: u64 = 46;
 /// Accesses that may wait.
 const WAITING_MAX: usize = 8;
 
-/// What an access is for.
+/// The purpose of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
     /// A request that found its page.
@@ -22,7 +22,7 @@ pub enum For {
     LatePrefetch,
 }
 
-/// One access.
+/// An access.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
     /// What for.

@@ -5,7 +5,7 @@ use super::prefetch::{Feedback, Kind};
 use crate::cxl_flash::cache::Line;
 use crate::cxl_flash::flash::{Geometry, Timing};
 
-/// What is simulated.
+/// Settings of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// Whether there is a cache.
@@ -27,7 +27,7 @@ pub fn transfer_ns_per_byte(mega_transfers: u64) -> f64 {
     (1000 / mega_transfers.max(1) * 2) as f64 / 2.0
 }
 
-/// What is counted.
+/// Counts of the simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Requests completed.
@@ -58,7 +58,7 @@ pub struct Counts {
     pub end_ns: u64,
 }
 
-/// What is known of a page.
+/// The record of a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub line: Line,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Which prefetcher.
+/// The kind of prefetcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// None.
@@ -28,7 +28,7 @@ impl Kind {
     ];
 }
 
-/// What the simulator counts, since it began.
+/// Counts of the simulator since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feedback {
     /// Distinct pages that were ever prefetched and have come.

@@ -34,7 +34,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// That a key cannot be so.
+    /// The error of a key's value.
     pub fn key(key: impl Into<String>, why: impl Into<String>) -> Self {
         ConfigError::Key { key: key.into(), why: why.into() }
     }
@@ -136,7 +136,7 @@ impl Layers {
         })
     }
 
-    /// As a file that gives the same.
+    /// The configuration as a file that gives the same.
     pub fn to_toml(&self) -> String {
         toml::to_string(&self.0).unwrap_or_default()
     }

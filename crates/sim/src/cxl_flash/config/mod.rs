@@ -178,7 +178,7 @@ impl Default for Mshr {
     }
 }
 
-/// What the host tells the device about later accesses (Yang 2023, Observation 7).
+/// Hints of the host to the device about later accesses (Yang 2023, Observation 7).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hints {
@@ -288,7 +288,7 @@ impl Default for Cleaning {
     }
 }
 
-/// What the device's memories cost, each as the price of a tier.
+/// Prices of the device's memories, each as the price of a tier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Prices {
@@ -340,7 +340,7 @@ impl Config {
 }
 
 impl Device {
-    /// What its back end needs to know.
+    /// The parameters of its back end.
     pub fn back_end(&self) -> Parameters {
         Parameters {
             geometry: self.geometry,

@@ -13,7 +13,7 @@ const DEGREE_MAX: u32 = 1 << 16;
 /// Entries of a table, at most.
 const TABLE_MAX: u32 = 1 << 24;
 
-/// What is fetched before it is asked for.
+/// Prefetching: which pages are fetched before they are requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Prefetch {

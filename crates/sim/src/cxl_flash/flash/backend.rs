@@ -9,7 +9,7 @@ use super::scheduler::{Command, Event, Origin, Scheduler};
 use super::timing::{Operation, Timing};
 use crate::events::EventQueue;
 
-/// What became of a read.
+/// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// It was sent for; it is finished with its tag.
@@ -18,7 +18,7 @@ pub enum Read {
     InLog,
 }
 
-/// What a back end is.
+/// Parameters of a back end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
     /// How it is divided.
@@ -99,7 +99,7 @@ impl Backend {
         self.queue.saturating_sub(self.reads + writes)
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn counts(&self) -> ftl::Counts {
         self.ftl.counts()
     }

@@ -8,7 +8,7 @@ use super::geometry::Geometry;
 /// No page, no place.
 pub const NONE: u32 = u32::MAX;
 
-/// What a block is used for.
+/// The use of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Erased.

@@ -10,7 +10,7 @@ use super::geometry::Geometry;
 use super::scheduler::{Command, Origin};
 use super::timing::Operation;
 
-/// What is counted, in units.
+/// Counts, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Written for the host.
@@ -74,7 +74,7 @@ impl Ftl {
         }
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }

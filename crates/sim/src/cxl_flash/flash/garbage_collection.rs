@@ -12,7 +12,7 @@ use tiermem_policy::erase_block_gc::{Region, Victim, least_worn};
 use super::blocks::{Blocks, State};
 use super::geometry::Geometry;
 
-/// What cleaning and wear levelling do.
+/// Rules of cleaning and wear levelling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// Which block is emptied.

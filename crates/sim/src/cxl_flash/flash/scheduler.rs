@@ -21,7 +21,7 @@ pub enum Origin {
     Cleaning,
 }
 
-/// One operation on one plane.
+/// An operation on one plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// What to do.
@@ -86,7 +86,7 @@ struct Slot {
     next: u32,
 }
 
-/// What a die is at.
+/// The state of a die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
@@ -107,7 +107,7 @@ enum Start {
     Not,
 }
 
-/// What gives way to what.
+/// Whether an operation under way gives way to another.
 fn gives_way(current: Operation, to: Operation) -> bool {
     match current {
         Operation::Read => false,
@@ -262,7 +262,7 @@ impl Scheduler {
         }
     }
 
-    /// What the driver had to do about the event is done: channel and die go on.
+    /// Ends an event, when the driver has done its work for it: channel and die go on.
     pub fn end<E: Copy + From<Event>>(&mut self, now_ns: u64, event: Event, events: &mut EventQueue<E>) {
         match event {
             Event::Sent { die } => self.sent(now_ns, die, events),
@@ -402,7 +402,7 @@ impl Scheduler {
         }
     }
 
-    /// Which kinds are asked first.
+    /// The order in which kinds of operations are asked.
     fn order(&self, number: u32) -> [Operation; 3] {
         use Operation::{Erase, Program, Read};
         let oldest = |operation: Operation| {

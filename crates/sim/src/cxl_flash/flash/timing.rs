@@ -13,7 +13,7 @@ pub enum Technology {
     Tlc,
 }
 
-/// What a technology promises (Yang 2023, Table 1).
+/// The latencies that a technology promises (Yang 2023, Table 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// Time to read a page into the die's register.
@@ -40,7 +40,7 @@ impl Technology {
         }
     }
 
-    /// What it promises.
+    /// Its promise.
     pub fn promise(self) -> Promise {
         let (read_us, program_us, erase_us, endurance_cycles) = match self {
             Technology::Ull => (3, 100, 1000, 100_000),
@@ -90,7 +90,7 @@ pub struct Suspension {
     pub least_left_ns: u64,
 }
 
-/// What the channel is taken by a command and its addresses for the first plane, and for each further one. These are
+/// The time for which the channel carries a command and its addresses for the first plane, and for each further one. These are
 /// the cycles of ONFI's NV-DDR2 interface with the values that MQSim uses (Tavakkol 2018).
 #[derive(Clone, Copy, Debug)]
 struct CommandTime {
@@ -106,7 +106,7 @@ const SUSPEND_COMMAND_NS: u64 = 95;
 /// From the end of a read in the die until its ready line says so.
 const READY_NS: u64 = 20;
 
-/// What a die can be told to do.
+/// An operation of a die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Read a page.
