@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What an access does to its key. Key-value traces say get, set and del; block traces read and write; memory
-/// traces load and store; scan is a range read, of which `size` is the bytes.
+/// The operation of an access on its key. Key-value traces say get, set and del; block traces read and write; memory traces load
+/// and store; scan is a range read, of which `size` is the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Op {
@@ -84,8 +84,8 @@ impl FromStr for Op {
     }
 }
 
-/// One access, 32 bytes. Field names and units are those of the trace form in `docs/traces.md`: they do not change
-/// with the format a record was read from.
+/// An access, 32 bytes. Field names and units are those of the trace form in `docs/traces.md`: they do not change with the format
+/// a record was read from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Time since the start of the trace, in nanoseconds; formats that count seconds are scaled.

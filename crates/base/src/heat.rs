@@ -18,7 +18,7 @@ impl Heat {
         Heat { granule_bytes, granules, slices, values: vec![0.0; granules * slices] }
     }
 
-    /// Of values as they stand in [`Self::row`], one row behind the other; their number is a multiple of `granules`.
+    /// A heatmap of values as they stand in [`Self::row`], one row after the other; their number is a multiple of `granules`.
     pub fn of(granule_bytes: u64, granules: usize, values: Vec<f32>) -> Self {
         assert!(granule_bytes > 0 && granules > 0 && values.len().is_multiple_of(granules));
         Heat { granule_bytes, granules, slices: values.len() / granules, values }
@@ -70,7 +70,7 @@ impl Heat {
         self.values.iter().map(|value| f64::from(*value)).sum()
     }
 
-    /// The same heatmap with `factor` (at least 1) granules made one.
+    /// A coarser heatmap, with `factor` (at least 1) granules made one.
     pub fn coarser(&self, factor: usize) -> Heat {
         let factor = factor.max(1);
         let granules = self.granules.div_ceil(factor);

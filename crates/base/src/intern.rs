@@ -118,7 +118,7 @@ impl Interner {
         self.len == 0
     }
 
-    /// One more than the largest number ever given: the length that an array indexed by numbers needs.
+    /// The largest number ever given plus one: the length that an array indexed by numbers needs.
     pub fn id_bound(&self) -> usize {
         self.issued as usize
     }

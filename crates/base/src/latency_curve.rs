@@ -9,7 +9,7 @@
 
 use crate::units::{Bandwidth, Nanos};
 
-/// One direction of a device.
+/// Latency and bandwidth of a device in one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Time to the first byte at light load, in nanoseconds.
@@ -119,8 +119,8 @@ impl Curve {
     }
 }
 
-/// What a device costs beyond local DRAM, which the bytes of an emulated tier really lie in: a fixed part and one
-/// per byte, neither below zero.
+/// The cost of a device beyond local DRAM, in which the bytes of an emulated tier really lie: a fixed part and one per byte,
+/// neither below zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Surcharge {
     /// Nanoseconds for each contiguous range.

@@ -137,7 +137,7 @@ impl Recency {
         self.sizes.as_ref().map_or(1, |sizes| u64::from(sizes[moment]))
     }
 
-    /// What lies at moments before this one.
+    /// The sum at moments before this one.
     #[inline]
     fn sum_before(&self, moment: usize) -> u64 {
         let leaf = moment / LEAF;

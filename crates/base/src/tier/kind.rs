@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::latency_curve::{DEFAULT_CURVE, FLASH_CURVE, LOCAL_DRAM_CURVE, NUMA_CURVE, STORE_CURVE};
 
-/// What a tier is made of.
+/// The kind of a tier: what its memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TierKind {

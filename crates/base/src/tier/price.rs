@@ -36,7 +36,7 @@ pub enum Per {
     Hour,
 }
 
-/// What a tier costs.
+/// The price of a tier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "PriceTable", into = "PriceTable")]
 pub struct Price {
@@ -74,8 +74,7 @@ impl Price {
         Some(Price { source: Some(source.to_owned()), ..Price::dollars_per_gb(dollars) })
     }
 
-    /// The same price by the gigabyte, of a tier of `capacity_bytes`; none if the price is for all of a tier whose size is
-    /// unknown.
+    /// The price by the gigabyte, of a tier of `capacity_bytes`; none if the price is for all of a tier whose size is unknown.
     pub fn by_gb(&self, capacity_bytes: Option<u64>) -> Option<Price> {
         let amount = match (self.amount, capacity_bytes) {
             (Amount::PerGb(_), _) => self.amount,

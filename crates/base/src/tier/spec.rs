@@ -54,8 +54,8 @@ pub struct FlashOptions {
     pub io: Option<String>,
 }
 
-/// One tier, described. What is read from a file or a flag has passed [`TierSpec::check`]; call it on what was put together by
-/// hand from what others gave.
+/// Description of a tier. A description from a file or a flag has passed [`TierSpec::check`]; call it for one that was put
+/// together in code.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TierSpec {
     /// Its name in tables and metrics.
@@ -219,15 +219,15 @@ impl TierSpec {
         Ok(curve.with_bandwidth_share(self.bandwidth_share.unwrap_or(1.0)))
     }
 
-    /// What a short read takes longer than in local memory, in nanoseconds.
+    /// The extra latency of a short read over local memory, in nanoseconds.
     ///
     /// # Errors
-    /// As [`Self::curve`].
+    /// Those of [`Self::curve`].
     pub fn slower_ns(&self) -> Result<f64, TierError> {
         Ok(Surcharge::over_dram(self.curve()?.read, LOCAL_DRAM.read).latency_ns)
     }
 
-    /// What it costs, by the gigabyte: as it says, or as its kind is taken to.
+    /// The price by the gigabyte: as given, or as assumed of its kind.
     ///
     /// # Errors
     /// When nothing is assumed of its kind, or a price for all of it is no price for a gigabyte since its size is unknown.
@@ -252,7 +252,7 @@ impl TierSpec {
         if kinds.contains(&self.kind) { Ok(()) } else { Err(self.not_served_by(engine, kinds)) }
     }
 
-    /// That an engine, which serves these kinds, does not serve it.
+    /// The error that an engine, which serves these kinds, does not serve it.
     pub fn not_served_by(&self, engine: &str, kinds: &[TierKind]) -> TierError {
         let problem = format!("{engine} serves tiers of kind {}, and not {} yet", listed(kinds), self.kind);
         self.error("kind", problem)
@@ -267,7 +267,7 @@ impl TierSpec {
         }
     }
 
-    /// One of `parts` equal parts of it, with as much of the device's bandwidth.
+    /// The tier of one of `parts` equal parts, with as much of the device's bandwidth.
     #[must_use]
     pub fn divided(self, parts: u64) -> Self {
         let bandwidth_share = Some(self.bandwidth_share.unwrap_or(1.0) / parts as f64);
@@ -331,7 +331,7 @@ impl TierSpec {
 }
 
 impl FlashOptions {
-    /// One of the keys that are given.
+    /// The first of the keys that are given.
     fn first_given(&self) -> Option<&'static str> {
         let given = [
             ("segment", self.segment.is_some()),

@@ -40,7 +40,7 @@ fn kinds() -> impl Strategy<Value = TierKind> {
     prop::sample::select(TierKind::ALL.map(|(kind, _)| kind).to_vec())
 }
 
-/// What the command line can say.
+/// Tiers that the command line can express.
 fn flags() -> impl Strategy<Value = TierSpec> {
     let path = "[a-zA-Zäß0-9:=%/ .-]{1,24}";
     let curve = prop::sample::select(vec!["a1000-cxl", "numa-2018", "nvme-flash"]);
@@ -57,7 +57,7 @@ fn flags() -> impl Strategy<Value = TierSpec> {
     )
 }
 
-/// What a file can say.
+/// Tiers that a file can express.
 fn specs() -> impl Strategy<Value = TierSpec> {
     let figures = (any::<u64>(), any::<u64>(), 1u64..).prop_map(|(read, write, bandwidth)| Speed::Figures {
         read_latency: Nanos(read),
