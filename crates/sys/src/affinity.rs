@@ -73,7 +73,7 @@ pub struct Precedence {
 impl Precedence {
     /// For the calling thread; `None` where the system refuses, as it does to users without CAP_SYS_NICE.
     pub fn take() -> Option<Self> {
-        /// As the kernel counts: -20 is first, 0 the usual one.
+        /// Priority as the kernel counts it: -20 is first, 0 the usual one.
         const FIRST: i32 = -10;
         let before = getpriority_process(None).ok()?;
         (before > FIRST).then_some(())?;

@@ -24,12 +24,12 @@ pub struct Spent {
     pub system: Duration,
 }
 
-/// What all threads of this process have spent.
+/// Processor time of all threads of this process.
 pub fn process_spent() -> Spent {
     spent(libc::RUSAGE_SELF)
 }
 
-/// What this thread has spent.
+/// Processor time of this thread.
 pub fn thread_spent() -> Spent {
     spent(libc::RUSAGE_THREAD)
 }
@@ -39,7 +39,7 @@ pub fn children_spent() -> Spent {
     spent(libc::RUSAGE_CHILDREN)
 }
 
-/// What one thread has spent, of whatever process, the kernel's own ones among them; `None` if it is not told.
+/// Processor time of a thread of any process, the kernel's own threads included; `None` if the kernel does not tell.
 pub fn spent_by_thread(thread: u32) -> Option<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{thread}/schedstat")).ok()?;
     Some(Duration::from_nanos(text.split_ascii_whitespace().next()?.parse().ok()?))
@@ -63,7 +63,7 @@ fn spent(who: libc::c_int) -> Spent {
     spent_of(&usage(who))
 }
 
-/// Of what the kernel has counted.
+/// The processor time that the kernel has counted.
 pub(crate) fn spent_of(usage: &libc::rusage) -> Spent {
     let duration = |time: libc::timeval| {
         Duration::new(time.tv_sec.max(0) as u64, time.tv_usec.clamp(0, 999_999) as u32 * 1000)

@@ -48,7 +48,7 @@ pub struct PageScan {
 }
 
 impl PageScan {
-    /// Of the address space that the process has now.
+    /// Opens the page map of the address space that the process has now.
     pub fn open(pid: u32) -> io::Result<Self> {
         let file = File::open(format!("/proc/{pid}/pagemap"))?;
         Ok(PageScan { file, found: vec![Written::default(); RANGES_MAX] })

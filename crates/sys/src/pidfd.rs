@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 pub struct PidFd(OwnedFd);
 
 impl PidFd {
-    /// Of the process that has this number now.
+    /// Opens the process that has this number now.
     ///
     /// # Errors
     /// Not found if there is none.
@@ -67,7 +67,7 @@ pub enum Woken {
 }
 
 impl From<OwnedFd> for PidFd {
-    /// Of a descriptor that the kernel made for a process.
+    /// A process from a descriptor that the kernel made for it.
     fn from(descriptor: OwnedFd) -> Self {
         PidFd(descriptor)
     }

@@ -12,7 +12,7 @@ use crate::pidfd::PidFd;
 /// Ranges of one call (`UIO_MAXIOV`).
 const RANGES_MAX: usize = 1024;
 
-/// What is said of the pages.
+/// The advice about pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum ProcessAdvice {
@@ -57,7 +57,7 @@ pub enum Refusal {
     Later,
 }
 
-/// What became of many ranges.
+/// The outcome of advice about many ranges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Advised {
     /// Bytes of ranges that were advised.
@@ -166,7 +166,7 @@ impl PidFd {
         Ok(advised)
     }
 
-    /// One call; the bytes that are done.
+    /// A single call. Returns the bytes that are done.
     fn advise_batch(&self, ranges: &[Pages<'_>], advice: ProcessAdvice) -> io::Result<u64> {
         let vectors: Vec<libc::iovec> = ranges
             .iter()

@@ -8,7 +8,7 @@ use std::time::Instant;
 /// Bytes that are read at once. The kernel fills at most a page of text for a call, or one mapping's.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// One mapping.
+/// Usage of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Its first address.
@@ -29,7 +29,7 @@ pub struct Usage {
     pub told: Instant,
 }
 
-/// Which pages are forgotten.
+/// The pages whose references are cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clear {
     /// All.

@@ -20,12 +20,12 @@ use crate::aligned::AlignedBuffer;
 /// The ring's files by their registered numbers: the kernel need not look them up for every request.
 const FILE: types::Fixed = types::Fixed(0);
 const BELL: types::Fixed = types::Fixed(1);
-/// What the completion of the bell's read carries; requests carry their slot's number.
+/// The tag of the completion of the bell's read; requests carry their slot's number.
 const BELL_RUNG: u64 = u64::MAX;
 /// The kernel transfers at most 2 GiB less a page in one request. What is longer ends short and is continued.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
-/// What is to be done.
+/// The work of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Fill the buffer from the file.

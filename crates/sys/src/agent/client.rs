@@ -83,7 +83,7 @@ impl Listener {
         }
     }
 
-    /// What [`super::SOCKET_VARIABLE`] is to be set to.
+    /// The value for [`super::SOCKET_VARIABLE`].
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -106,7 +106,7 @@ impl Listener {
     }
 }
 
-/// What an agent has cost the program.
+/// The cost of an agent to its program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Requests.
@@ -134,7 +134,7 @@ impl Agent {
         self.pid
     }
 
-    /// What it has cost so far.
+    /// The cost so far.
     pub fn spent(&self) -> Spent {
         self.spent
     }
@@ -237,7 +237,7 @@ impl Agent {
     }
 }
 
-/// What a reply counted.
+/// The count in a reply.
 fn outcome(reply: Reply) -> Result<u64, AgentError> {
     match i32::try_from(reply.errno) {
         Ok(0) => Ok(reply.count),

@@ -102,7 +102,7 @@ fn call(
     }
 }
 
-/// What of `ranges` lies in none of `others`; all are in order.
+/// The parts of `ranges` that lie in none of `others`; all are in order.
 fn without(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut left = Vec::new();
     for range in ranges {
@@ -120,7 +120,7 @@ fn without(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
     left
 }
 
-/// What the program may lock.
+/// The memory that the program may lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Budget {
     locked_bytes: u64,

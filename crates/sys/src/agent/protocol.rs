@@ -90,8 +90,8 @@ pub(super) struct Request {
     pub seed: u64,
 }
 
-/// What became of it: the system's error or 0, what it counted (with an error only where the call says so), and the processor
-/// time that it took.
+/// The reply to a request: the system's error or 0, a count (with an error only where the call says so), and the processor time
+/// that it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reply {
     pub errno: u64,

@@ -65,7 +65,7 @@ fn invalid() -> io::Error {
     io::Error::from_raw_os_error(libc::EINVAL)
 }
 
-/// What is undone when the other end goes away.
+/// State that is undone when the other end goes away.
 #[derive(Default)]
 struct State {
     watch: WriteWatch,

@@ -81,7 +81,7 @@ impl GroupError {
         GroupError::Form { path: path.to_owned(), text: text.chars().take(60).collect(), wanted }
     }
 
-    /// What the system said, if it was the system.
+    /// The system's error, if it was one.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             GroupError::Io { source, .. } => source.raw_os_error(),

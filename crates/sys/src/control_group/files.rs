@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::error::GroupError;
 use super::version::Version;
 
-/// What a file that a version may lack would need.
+/// The remedy for a file that a version lacks.
 pub(super) const NEEDS_VERSION_2: &str = "mount control groups of version 2";
 pub(super) const NEEDS_VERSION_1: &str = "version 1 alone has it";
 

@@ -12,7 +12,7 @@ const MEMORY_2: &str = "memory.max";
 const SWAP_2: &str = "memory.swap.max";
 const NEEDS_SWAP_1: &str = "it needs a kernel that counts swap by group: boot with swapaccount=1";
 const NEEDS_SWAP_2: &str = "it needs a kernel with swap (CONFIG_SWAP), and a group below the root";
-/// What version 1 says for no limit: the most pages of 4 KiB that a signed number of bytes holds.
+/// The value of version 1 for no limit: the most pages of 4 KiB that a signed number of bytes holds.
 const UNLIMITED_1: u64 = i64::MAX as u64 / 4096 * 4096;
 
 /// A limit.

@@ -127,7 +127,7 @@ impl Watch {
         Ok(has_happened)
     }
 
-    /// What is polled for, in a loop of one's own.
+    /// The flags to poll for, in a loop of the caller's own.
     pub fn poll_flags(&self) -> PollFlags {
         match self.0 {
             How::Counter { .. } => PollFlags::IN,
@@ -135,7 +135,7 @@ impl Watch {
         }
     }
 
-    /// What has been told is told.
+    /// Forgets the events that were reported.
     fn reset(&mut self) -> io::Result<()> {
         match &mut self.0 {
             How::Counter { counter, .. } => match rustix::io::read(counter, &mut [0; 8]) {

@@ -5,7 +5,7 @@ use std::io;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Of what pages a memory file is made.
+/// The size of the pages of a memory file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
     /// Of the smallest; the kernel may join them.

@@ -80,7 +80,7 @@ impl Pages<'_> {
 }
 
 impl<'a> Pages<'a> {
-    /// What is left when the first `done_bytes` are taken off (whole pages, as the kernel counts them); none if that is all.
+    /// The pages without the first `done_bytes` (whole pages, as the kernel counts them); none if that is all.
     pub fn after(self, done_bytes: u64) -> Option<Pages<'a>> {
         let left = self.bytes.checked_sub(done_bytes).filter(|left| *left > 0)?;
         debug_assert!(done_bytes.is_multiple_of(PAGE_BYTES), "whole pages are done: {done_bytes}");

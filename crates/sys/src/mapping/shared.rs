@@ -17,7 +17,7 @@ use super::pages::{PAGE_BYTES, Pages, PagesError};
 
 const WORD_BYTES: usize = 8;
 
-/// What this process may do with a mapped file.
+/// The access of this process to a mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Read alone.

@@ -23,7 +23,7 @@ impl Drop for Look {
     }
 }
 
-/// Of `len` bytes from `offset` of a file: how many are in the page cache, by node. What is not in memory stays out of it.
+/// How many of `len` bytes from `offset` of a file are in the page cache, by node. Pages that are not in memory stay out of it.
 ///
 /// # Errors
 /// If the file cannot be mapped, or the kernel does not tell.

@@ -24,7 +24,7 @@ const NODES_MAX: usize = 1024;
 struct Mask([libc::c_ulong; NODES_MAX / WORD_BITS]);
 
 impl Mask {
-    /// Of these nodes; none if one of them has a number that no node can have.
+    /// A mask of these nodes; none if one of them has a number that no node can have.
     fn of(nodes: &[u32]) -> Option<Self> {
         let mut mask = Mask::default();
         for &node in nodes {

@@ -90,7 +90,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Of this machine. No nodes where the kernel does not tell.
+    /// Reads the nodes of this machine. No nodes where the kernel does not tell.
     pub fn read() -> Self {
         Self::below(Path::new(FOLDER))
     }

@@ -8,9 +8,9 @@ use rustix::io::Errno;
 
 /// Pages of one call: the kernel holds locks of the process while it works on them.
 const BATCH_PAGES: usize = 4096;
-/// Of `linux/mempolicy.h`: pages that only this process has.
+/// Flag of `linux/mempolicy.h`: pages that only this process has.
 const MPOL_MF_MOVE: libc::c_int = 2;
-/// What the kernel has told nothing about.
+/// The status of a page that the kernel has told nothing about.
 const UNKNOWN: i32 = i32::MIN;
 
 /// The node of each of these pages of a process, as the kernel tells it: the node's number, or an error number below zero (-2,
@@ -87,7 +87,7 @@ fn move_batch(pid: u32, addresses: &[u64], targets: &[i32], status: &mut [i32]) 
     Ok(())
 }
 
-/// One call. Whether the kernel has been through all pages.
+/// A single call. Returns whether the kernel has been through all pages.
 fn call(
     pid: u32,
     addresses: &[u64],

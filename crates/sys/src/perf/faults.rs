@@ -13,7 +13,7 @@ use super::{Attributes, online_cpus, open_software};
 const RING_BYTES: usize = 512 << 10;
 const FAULTS_MINOR: u64 = 5;
 const FAULTS_MAJOR: u64 = 6;
-/// What a record says: the process and thread, then the address.
+/// Fields of a record: the process and thread, then the address.
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_ADDR: u64 = 1 << 3;
 const RECORD_SAMPLE: u32 = 9;

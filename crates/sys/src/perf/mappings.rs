@@ -12,7 +12,7 @@ const RING_BYTES: usize = 64 << 10;
 /// Off, until a process that has inherited the event begins a program.
 const DISABLED: u64 = 1 << 0;
 const ENABLE_ON_EXEC: u64 = 1 << 12;
-/// Nothing of the kernel's: that takes more rights, and mappings are told all the same.
+/// Excludes the kernel's events: they take more rights, and mappings are told without them.
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 /// An event that counts nothing and has the records that are asked for.
@@ -52,7 +52,7 @@ impl MappingWatch {
         Ok(MappingWatch { rings: online_cpus()?.into_iter().map(ring).collect::<io::Result<_>>()? })
     }
 
-    /// What can be waited for: readable, once, when something has been mapped since it was last waited for.
+    /// Descriptors to wait for: readable, once, when something has been mapped since the last wait.
     pub fn events(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.rings.iter().map(AsFd::as_fd)
     }

@@ -13,7 +13,7 @@ pub use faults::FaultWatch;
 pub use mappings::MappingWatch;
 
 const TYPE_SOFTWARE: u32 = 1;
-/// What the process starts is watched as well: threads, and other processes.
+/// Flag: threads and processes that the process starts are watched as well.
 const INHERIT: u64 = 1 << 1;
 const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 

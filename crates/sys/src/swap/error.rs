@@ -67,7 +67,7 @@ impl SwapError {
         SwapError::Io { attempted, path: path.to_owned(), source, advice }
     }
 
-    /// What the system said, if it was the system.
+    /// The system's error, if it was one.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             SwapError::Io { source, .. } => source.raw_os_error(),

@@ -115,7 +115,7 @@ pub(crate) mod tests {
     use std::path::PathBuf;
     use std::sync::{Mutex, MutexGuard};
 
-    /// One swap file at a time: what other programs page out meanwhile has to be read back.
+    /// Allows one swap file at a time: pages of other programs that are paged out meanwhile have to be read back.
     static ONE: Mutex<()> = Mutex::new(());
 
     /// A swap file that is on until this is dropped, also by a test that fails.

@@ -52,7 +52,7 @@ pub struct Register {
     pub ioctls: u64,
 }
 
-/// Of copying and of moving.
+/// The argument of copying and of moving.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FromTo {
@@ -64,7 +64,7 @@ pub struct FromTo {
     pub done: i64,
 }
 
-/// Of mapping zeros, of mapping what a file has, and of poison.
+/// The argument of mapping zeros, of mapping a file's pages, and of poison.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fill {
@@ -129,7 +129,7 @@ pub const fn code<R: Request>(request: u8) -> libc::c_ulong {
     direction << 30 | (size_of::<R>() as libc::c_ulong) << 16 | 0xAA << 8 | request as libc::c_ulong
 }
 
-/// Of `/dev/userfaultfd`: makes a descriptor.
+/// Request of `/dev/userfaultfd`: makes a descriptor.
 pub const DEVICE_NEW: libc::c_ulong = 0xAA00;
 
 /// Makes a request; `argument` then holds what the kernel wrote, whether it succeeded or not.

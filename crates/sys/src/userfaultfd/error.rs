@@ -78,7 +78,7 @@ impl UserfaultError {
         UserfaultError::OtherProcess { attempted, start: pages.start(), bytes: pages.bytes() }
     }
 
-    /// What the system said, if it was the system.
+    /// The system's error, if it was one.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             UserfaultError::Refused { source, .. } => source.raw_os_error(),

@@ -8,7 +8,7 @@ use std::ops::{BitOr, Sub};
 pub struct Features(u64);
 
 impl Features {
-    /// None of them: missing faults of memory that is of no file need none.
+    /// No features: missing faults of anonymous memory need none.
     pub const NONE: Features = Features(0);
     /// Write-protect faults are told from others.
     pub const WRITE_PROTECT: Features = Features(1 << 0);
@@ -45,7 +45,8 @@ impl Features {
     /// Pages can be moved.
     pub const MOVE: Features = Features(1 << 16);
 
-    /// What watching writes needs ([`crate::page_scan`]): also of pages that are not there yet, and of files' and shared memory.
+    /// The features that watching writes needs ([`crate::page_scan`]): also of pages that are not there yet, and of files' and
+    /// shared memory.
     pub const WATCH_WRITES: Features = Features(
         Features::WRITE_PROTECT.0
             | Features::WRITE_PROTECT_SHARED.0

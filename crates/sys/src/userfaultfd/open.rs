@@ -23,7 +23,7 @@ pub enum Way {
     UserModeOnly,
 }
 
-/// What is wanted of a descriptor.
+/// Options of a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// What it must be able to do.
@@ -89,7 +89,7 @@ pub struct Userfault {
     space: Space,
 }
 
-/// What the kernel offers, found out with a descriptor that is closed again; and how that was had.
+/// The features that the kernel offers, found out with a descriptor that is closed again; and how that was opened.
 ///
 /// # Errors
 /// If this process may have none.
@@ -135,12 +135,12 @@ impl Userfault {
         Ok(Userfault { descriptor, features, way: Way::UserModeOnly, space: Space::Own })
     }
 
-    /// Of a child's memory, as a fork message brings it.
+    /// The `userfaultfd` of a child's memory, as a fork message brings it.
     pub(super) fn of_child(descriptor: OwnedFd, parent: &Userfault) -> Self {
         Userfault { descriptor, features: parent.features, way: parent.way, space: Space::Other }
     }
 
-    /// Of another process's memory, which has opened it with these options and sent it to this one.
+    /// The `userfaultfd` of another process's memory, which has opened it with these options and sent it to this one.
     ///
     /// # Errors
     /// Invalid input if it is no `userfaultfd`, or one of this process's own memory.
@@ -157,7 +157,7 @@ impl Userfault {
         Ok(Userfault { descriptor, features: options.features, way, space: Space::Other })
     }
 
-    /// What it was opened with.
+    /// The features that it was opened with.
     pub fn features(&self) -> Features {
         self.features
     }

@@ -36,10 +36,10 @@ pub enum Outcome {
 }
 
 impl Progress {
-    /// What the kernel said, if it is an answer.
+    /// The kernel's result as progress, if it is an answer.
     ///
     /// # Errors
-    /// What the kernel said, if it is none.
+    /// The kernel's error, if it is none.
     pub(super) fn of(
         result: io::Result<()>,
         count: i64,

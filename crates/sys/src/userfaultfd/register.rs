@@ -9,7 +9,7 @@ use super::error::UserfaultError;
 use super::open::Userfault;
 use crate::mapping::Pages;
 
-/// Which faults of a range are told; at least one kind.
+/// The kinds of faults of a range that are reported; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modes(u64);
 
