@@ -88,7 +88,7 @@ impl fmt::Display for RecordPosition {
     }
 }
 
-/// What is wrong with one record.
+/// The error of a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRecord {
     /// The line has another number of fields than the format.

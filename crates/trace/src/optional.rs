@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::BitOr;
 
-/// One of them.
+/// An optional column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum OptionalColumn {
@@ -46,12 +46,12 @@ impl OptionalColumn {
     }
 }
 
-/// Which of them.
+/// A set of optional columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OptionalSet(u8);
 
 impl OptionalSet {
-    /// None.
+    /// No column.
     pub const NONE: OptionalSet = OptionalSet(0);
     /// All.
     pub const ALL: OptionalSet = OptionalSet((1 << COUNT) - 1);
@@ -71,7 +71,7 @@ impl OptionalSet {
         self.0 == 0
     }
 
-    /// They, in the order of the schema.
+    /// The columns of the set, in the order of the schema.
     pub fn columns(self) -> impl Iterator<Item = OptionalColumn> {
         OptionalColumn::ALL.into_iter().filter(move |column| self.contains(*column))
     }
@@ -118,14 +118,14 @@ impl OptionalColumns {
         OptionalColumns(OptionalColumn::ALL.map(|column| set.contains(column).then(Vec::new)))
     }
 
-    /// One column with its values.
+    /// A single column with its values.
     pub fn of(column: OptionalColumn, values: Vec<u64>) -> Self {
         let mut columns = OptionalColumns::default();
         columns.0[column as usize] = Some(values);
         columns
     }
 
-    /// Which columns are there.
+    /// The set of columns that are there.
     pub fn set(&self) -> OptionalSet {
         OptionalColumn::ALL.into_iter().filter(|column| self.0[*column as usize].is_some()).collect()
     }

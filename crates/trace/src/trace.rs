@@ -39,7 +39,7 @@ pub(crate) trait Records: Send {
     /// behind the broken record; after any other error there is nothing to go on with.
     fn read(&mut self, out: &mut Vec<Access>, max: usize) -> Result<(), TraceError>;
 
-    /// What was read so far that is no access, or is strange but legal.
+    /// Lines and records read so far that are no access, or are strange but legal.
     fn notes(&self) -> Notes {
         Notes::default()
     }
@@ -60,7 +60,7 @@ pub struct Notes {
     pub steps_back: u64,
 }
 
-/// What is known about how long a trace is before it has been read.
+/// What is known about the length of a trace before it has been read.
 pub(crate) enum Extent {
     /// It has this many records.
     Records(u64),
@@ -206,7 +206,7 @@ impl Trace {
         self.skipped
     }
 
-    /// What was read so far that is no access, or is strange but legal. It runs ahead of the records by one batch.
+    /// Lines and records read so far that are no access, or are strange but legal. It runs ahead of the records by one batch.
     pub fn notes(&self) -> Notes {
         self.records.notes()
     }

@@ -8,7 +8,7 @@ use tiermem_base::{Access, Op};
 
 use super::key_part;
 
-/// What becomes of an access.
+/// The verdict on an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is wanted.

@@ -8,7 +8,7 @@ use tiermem_base::Access;
 use crate::generate::{TENANT_KEY_SHIFT, mix_bits};
 use crate::{Trace, TraceError};
 
-/// What is done so that equal keys of different inputs differ, if they should.
+/// How equal keys of different inputs are made to differ, if they should.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeySpaces {
     /// Nothing: equal keys are the same key.

@@ -7,7 +7,7 @@ use super::STEP_NS;
 /// The bit of a key where the tenant's number begins: below it lies the tenant's own key space.
 pub const TENANT_KEY_SHIFT: u32 = 48;
 
-/// One tenant of a mix.
+/// A tenant of a mix.
 pub struct Tenant {
     /// How often it is chosen, relative to the others.
     pub weight: f64,

@@ -47,7 +47,7 @@ pub enum SizeDistribution {
     Choice(Vec<(u32, f64)>),
 }
 
-/// What a size distribution looks like in text, for error messages.
+/// The text forms of a size distribution, for error messages.
 pub const SIZE_FORMS: &str = "bytes such as 300, 4KiB or a range 64-1024, or lognormal(300,1.2), pareto(64,1.5), choice(64:0.7,4KiB:0.3)";
 
 impl SizeDistribution {

@@ -21,7 +21,7 @@ use std::path::Path;
 
 use crate::TraceError;
 
-/// One row.
+/// A row: a key with its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pair {
     /// Where it stands: the line of a CSV file (behind one that ends in CRLF, the number of that), the row of a Parquet

@@ -25,7 +25,7 @@ pub(crate) const INFO: FormatInfo = FormatInfo {
     }),
 };
 
-/// What a column of this name says; `None` for names that say nothing here.
+/// The meaning of a column of this name; `None` for names without one.
 fn meaning(name: &[u8]) -> Option<Column> {
     let name = name.trim_ascii_start().strip_prefix(b"#").unwrap_or(name).trim_ascii();
     let name = name.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\"")).unwrap_or(name);

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::core::clock::{FILETIME_NS, MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use super::core::layout::{Column, Columns, Delimiter, Header, Layout, SIZE_UNKNOWN};
 
-/// Which column of a text file says what: `key=2,size=3,time=1`, counted from 1.
+/// The columns of a text file and their meanings: `key=2,size=3,time=1`, counted from 1.
 ///
 /// Words: `key` (needed), `time`, `op`, `size`, `tenant`, `key-size`, `ttl`, each with its column; `unit` (`s`, `ms`, `us`, `ns`,
 /// `filetime`; `s` if not said) of the time; `delimiter` (`comma`, `semicolon`, `tab`, `space`, `pipe`, `blanks` for any run of

@@ -44,7 +44,7 @@ impl Format {
     /// libCacheSim's packed binary records.
     pub const ORACLE_GENERAL: Format = Format(&kv::oracle_general::INFO);
 
-    /// What Valgrind's tool Lackey writes.
+    /// The output of Valgrind's tool Lackey.
     pub const LACKEY: Format = Format(&memory::lackey::INFO);
 
     /// The trace form as Parquet.

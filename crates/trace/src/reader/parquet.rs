@@ -133,7 +133,7 @@ struct ParquetRecords<C: ChunkReader + 'static> {
     finished: bool,
 }
 
-/// One column of the row group that is being read.
+/// A column of the row group that is being read.
 struct ColumnState {
     column: Column,
     values: Values,

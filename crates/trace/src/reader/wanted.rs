@@ -45,7 +45,7 @@ impl BitOr for Fields {
     }
 }
 
-/// Which address of a memory trace its records have as their key.
+/// The address of a memory trace that its records have as their key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addresses {
     /// The one that the program used; the key as it stands in the trace.
@@ -56,7 +56,7 @@ pub enum Addresses {
 }
 
 impl Addresses {
-    /// What is wrong with a trace that has virtual addresses alone.
+    /// The error of a trace that has virtual addresses alone.
     pub(crate) const NO_FRAMES: &str = "the trace has no physical addresses (no column `frame`); \
         `tiermem record --physical` makes traces that have, as Parquet";
 }

@@ -250,7 +250,7 @@ fn read_group(
 }
 
 impl Columns {
-    /// One sample; `None` if it names what the head does not have.
+    /// A sample; `None` if it names something that the head does not have.
     fn sample(&self, row: usize, head: &Head) -> Option<Sample> {
         let [times, keys] = &self.wide;
         let [sizes, tenants, sources, levels, modes, nodes] = &self.narrow;

@@ -52,7 +52,7 @@ pub struct Slice {
     pub end_ns: u64,
 }
 
-/// What a source counts.
+/// The unit that a source counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -70,7 +70,7 @@ pub enum Unit {
     Faults,
 }
 
-/// What accesses were seen with.
+/// A source: the means by which accesses were seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// Its name on the command line: refs, writes, faults, damon, perf-mem, lackey.
@@ -83,7 +83,7 @@ pub struct Source {
     pub tells_level: bool,
 }
 
-/// What a region is.
+/// The kind of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RegionKind {
@@ -125,7 +125,7 @@ pub struct Region {
     pub last_slice: u32,
 }
 
-/// What recording cost.
+/// The cost of recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// From start to end, in seconds.

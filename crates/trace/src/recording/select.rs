@@ -33,7 +33,7 @@ pub fn parse_level(text: &str) -> Result<LevelChoice, String> {
     }
 }
 
-/// Which accesses are looked at.
+/// A selection of accesses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
     /// Of one source, an index in the recording's sources. `None`: of the first one, since counts of different units are

@@ -12,7 +12,7 @@ use crate::generate::{
 };
 use crate::trace::{Extent, Trace};
 
-/// Which generator is meant.
+/// The kind of generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// [`Zipf`].

@@ -7,7 +7,7 @@ use super::{KIND_NAMES, KINDS, Kind, Spec, TENANTS_MAX};
 use crate::SpecError;
 use crate::generate::{ALPHA_MAX, OBJECTS_MAX, SIZE_FORMS};
 
-/// What separates descriptions of tenants, and settings, except within parentheses.
+/// Splits a text at separators (of descriptions of tenants, and of settings), except within parentheses.
 fn split_outside(text: &str, separator: char) -> Vec<&str> {
     let mut depth = 0usize;
     let outside = |c: char| {

@@ -7,7 +7,7 @@ use crate::optional::{OptionalColumn, OptionalRow};
 /// Values of a column that are counted one by one.
 const VALUES: usize = 256;
 
-/// One optional column. Fields are stable.
+/// Statistics of an optional column. Fields are stable.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ColumnStat {
     /// Its name.
@@ -20,7 +20,7 @@ pub struct ColumnStat {
     pub values: Vec<ValueStat>,
 }
 
-/// One value of a column. Fields are stable.
+/// A value of a column. Fields are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ValueStat {
     /// The value.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Decimal digits to which percentiles are known.
 const DIGITS: u8 = 3;
-/// One class for 0, and one for each power of two.
+/// Classes of values: one for 0, and one for each power of two.
 const OCTAVES: usize = u64::BITS as usize + 1;
 
 /// Values gathered so far: half a mebibyte at most, however many they are.
@@ -19,7 +19,7 @@ pub struct Distribution {
     max: u64,
 }
 
-/// What a distribution looks like. Fields are stable.
+/// Statistics of a distribution. Fields are stable.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DistributionStat {
     /// Values counted; under spatial sampling of keys, the estimate of how many there are.

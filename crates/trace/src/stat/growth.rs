@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Windows that are told apart at most; when they are full, pairs of neighbours become one.
 const WINDOWS_MAX: usize = 128;
 
-/// What a stretch of the trace used. Fields are stable.
+/// The working set of a stretch of the trace. Fields are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct GrowthPoint {
     /// Accesses of the trace until the end of the stretch.

@@ -47,7 +47,7 @@ impl Default for StatOptions {
     }
 }
 
-/// What is known of a trace. Names, units and meanings of the fields are stable.
+/// Statistics of a trace. Names, units and meanings of the fields are stable.
 ///
 /// A key is told by its number alone, as in simulators: equal keys of two tenants are one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -125,7 +125,7 @@ impl TraceStat {
     }
 }
 
-/// One operation. Fields are stable.
+/// Statistics of an operation. Fields are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OpStat {
     /// Its name.
@@ -138,7 +138,7 @@ pub struct OpStat {
     pub requested_bytes: u64,
 }
 
-/// One tenant. Fields are stable.
+/// Statistics of a tenant. Fields are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TenantStat {
     /// Its number.
@@ -206,7 +206,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Nothing gathered yet. A sample rate that is none takes every key.
+    /// Empty statistics. Without a sample rate every key is taken.
     pub fn new(options: StatOptions) -> Self {
         let valid = options.sample_rate > 0.0 && options.sample_rate <= 1.0;
         let rate = if valid { options.sample_rate } else { 1.0 };

@@ -24,7 +24,7 @@ pub struct SpatialStat {
     pub run_length_max: u64,
 }
 
-/// One point of the distribution of distances.
+/// A point of the distribution of distances.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Near {
     /// At most this many blocks away; 0 is the same block.

@@ -114,7 +114,7 @@ pub(super) fn named_beside(path: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder)
 }
 
-/// What a failed write of the trace at `path` is.
+/// The error of a failed write of the trace at `path`.
 pub(crate) fn write_error(path: &Path) -> impl Fn(io::Error) -> TraceError {
     let path = path.to_owned();
     move |source| TraceError::Write { path: path.clone(), source }

@@ -19,7 +19,7 @@ pub use self::shape::{Shape, Shapes};
 /// Bytes of a line.
 pub const LINE_BYTES: u64 = 64;
 
-/// What stands behind the last-level cache. Lines are addresses over 64.
+/// The memory behind the last-level cache. Lines are addresses over 64.
 pub trait Memory {
     /// A line is read. What is returned stays with the line in the caches.
     fn fill(&mut self, line: u64) -> u32;
@@ -27,7 +27,7 @@ pub trait Memory {
     fn write_back(&mut self, line: u64, tag: u32);
 }
 
-/// What a program does with a line.
+/// The kind of a program's access to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads an instruction.
@@ -157,7 +157,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// What reached the memory: a fill with the tag that it was given, or a write-back.
+    /// A transaction that reached the memory: a fill with the tag that it was given, or a write-back.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Seen {
         Fill(u64, u32),

@@ -12,7 +12,7 @@ const BYTES_MAX: u64 = 4 << 30;
 /// Ways are searched one after the other.
 const WAYS_MAX: u32 = 64;
 
-/// One cache: its bytes, and the lines of 64 bytes in a set. Written `32KiB,8`.
+/// The shape of one cache: its bytes, and the lines of 64 bytes in a set. Written `32KiB,8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes.

@@ -16,7 +16,7 @@ use super::{STEP_NS, Sizes};
 /// The most records that a scan of workload E reads, unless it is told otherwise.
 pub const SCAN_LENGTH_MAX: u64 = 100;
 
-/// Which of the core workloads.
+/// A core workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// Half reads, half updates.
@@ -43,7 +43,7 @@ struct Shares {
 }
 
 impl Workload {
-    /// As in the workload files of YCSB; what is left to 1 is read-modify-write.
+    /// The shares of operations, as in the workload files of YCSB; the rest to 1 is read-modify-write.
     const fn shares(self) -> Shares {
         let none = Shares { read: 0.0, update: 0.0, insert: 0.0, scan: 0.0, latest: false };
         match self {
@@ -63,7 +63,7 @@ enum Keys {
     Latest(Zipfian),
 }
 
-/// What is left of an operation of several accesses.
+/// The remaining accesses of an operation of several.
 #[derive(Clone, Copy, Debug)]
 enum Rest {
     Nothing,

@@ -12,7 +12,7 @@ use crate::trace::{Extent, Records};
 #[derive(Clone, Copy)]
 pub struct Format(pub(in crate::reader) &'static FormatInfo);
 
-/// What the table says of a format.
+/// The description of a format in the table of formats.
 pub(crate) struct FormatInfo {
     /// The name for `--trace-format`.
     pub name: &'static str,
@@ -49,7 +49,7 @@ impl Format {
         self.0.name
     }
 
-    /// What it is, in one line.
+    /// The format in one line.
     pub fn about(self) -> &'static str {
         self.0.about
     }

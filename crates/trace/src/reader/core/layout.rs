@@ -32,7 +32,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// What most layouts have in common; `columns` is theirs to say.
+    /// The common part of most layouts; each gives its own `columns`.
     pub const PLAIN: Layout = Layout {
         delimiter: Delimiter::Byte(b','),
         columns: Cow::Borrowed(&[]),
@@ -67,7 +67,7 @@ pub(crate) enum Header {
     Always,
 }
 
-/// What a column says.
+/// The meaning of a column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Column {
     /// Nothing that is used, whatever it is.

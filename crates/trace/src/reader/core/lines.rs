@@ -13,7 +13,7 @@ use super::source::read_error;
 use crate::trace::{Notes, Records};
 use crate::{BadRecord, RecordPosition, TraceError};
 
-/// What a text format makes of its lines. `Err` means the line is broken; the next one may be good.
+/// The parser of a text format's lines. `Err` means the line is broken; the next one may be good.
 pub(crate) trait LineFormat: Send {
     /// Reads line `number` (from 1), without its end, and puts what it says into `out`. A broken line puts nothing.
     fn line(&mut self, number: u64, line: &[u8], out: &mut LineOut<'_>) -> Result<(), BadRecord>;
@@ -36,7 +36,7 @@ pub(crate) struct LineOut<'a> {
     pending: &'a mut Pending,
 }
 
-/// What a line holds beyond what its reader was asked for.
+/// Accesses of a line beyond those that its reader was asked for.
 #[derive(Default)]
 struct Pending {
     /// Single accesses: as many as keys in one line.
@@ -53,7 +53,7 @@ struct Run {
 }
 
 impl LineOut<'_> {
-    /// One access.
+    /// Adds an access.
     #[inline]
     pub fn push(&mut self, access: Access) {
         if self.records.len() < self.limit && self.pending.queue.is_empty() {
@@ -231,7 +231,7 @@ impl<R: BufRead + Send> Records for Lines<R> {
     }
 }
 
-/// What a format says to one text, line by line, for guessing formats: how many lines it takes, and how many not.
+/// Tries a format on a text, line by line, for guessing formats: how many lines it takes, and how many not.
 pub(crate) fn lines_taken(format: &mut dyn LineFormat, lines: &[&[u8]]) -> (usize, usize) {
     let mut pending = Pending::default();
     let (mut taken, mut refused) = (0, 0);

@@ -14,7 +14,7 @@ use crate::{RecordPosition, TraceError};
 const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes read at once on opening: enough to tell a format from.
 const HEAD_BYTES: u64 = 64 << 10;
-/// What one xz block may ask for, in bytes: its level 9 takes 65 MiB, and a hostile header could ask for 4 GiB.
+/// The largest memory of an xz block, in bytes: xz's level 9 takes 65 MiB, and a hostile header could ask for 4 GiB.
 const XZ_MEMORY_BYTES_MAX: u64 = 512 << 20;
 
 /// How a file is packed, told by what it starts with.

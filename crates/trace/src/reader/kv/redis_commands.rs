@@ -3,7 +3,7 @@
 
 use tiermem_base::Op;
 
-/// What a command does to keys.
+/// The effect of a command on its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Command {
     pub keys: Keys,

@@ -21,7 +21,7 @@ pub(crate) const INFO: FormatInfo = FormatInfo {
 /// The tenant of instruction fetches in the format `lackey`; data has tenant 0.
 pub const FETCHES: u32 = 1;
 
-/// What Valgrind's own lines begin with; the last is of instructions that it does not know.
+/// The beginnings of Valgrind's own lines; the last is of instructions that it does not know.
 const OWN: [&[u8]; 3] = [b"==", b"--", b"vex "];
 
 struct Lackey;
