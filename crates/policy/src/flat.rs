@@ -36,7 +36,7 @@ pub struct Request {
     pub key: u32,
     /// Bytes of the value.
     pub size: u32,
-    /// What is done.
+    /// The operation.
     pub op: Op,
 }
 

@@ -39,11 +39,11 @@ pub enum Outcome {
 /// A move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move<P> {
-    /// What moves.
+    /// The number of the thing that moves.
     pub key: u64,
     /// How many bytes.
     pub bytes: u64,
-    /// Whatever the driver keeps of it, such as both places.
+    /// The driver's record of it, such as both places.
     pub what: P,
 }
 

@@ -21,8 +21,8 @@ pub enum Promotion {
     ReuseTime,
     /// A hit whose reuse time is below the age at which items leave the fast tier: used as often as its coldest.
     TailAge,
-    /// As `ReuseTime`, but candidates are found by walking the slow lists from their heads now and then, Wang's
-    /// own way. Costs a byte per item for its last reuse time, and hits that move items in their lists.
+    /// The rule of `ReuseTime`, but candidates are found by walking the slow lists from their heads now and then, Wang's own way.
+    /// It costs a byte per item for its last reuse time, and hits that move items in their lists.
     ReuseTimeScan,
 }
 
@@ -122,7 +122,7 @@ impl ReuseWindow {
 /// An item that may deserve a faster tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which.
+    /// The item.
     pub id: Id,
     /// After how many ticks it was used again; 0 where that was not asked.
     pub reuse: u32,

@@ -83,7 +83,7 @@ impl Linked for Node {
 pub struct List {
     /// The item that entered or was moved here last.
     pub head: Id,
-    /// The item that goes next.
+    /// The next victim.
     pub tail: Id,
     /// Items.
     pub len: u32,

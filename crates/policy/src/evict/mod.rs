@@ -41,7 +41,7 @@ pub struct Domain(pub u32);
 pub struct Item {
     /// The key or its hash: the same when the key comes again after its item has gone.
     pub key: u64,
-    /// What the item takes of the domain's capacity, in the driver's unit: bytes, 16-byte units, or 1.
+    /// The size of the item in the unit of the domain's capacity, which the driver chooses: bytes, 16-byte units, or 1.
     pub size: u32,
     /// Whether it was written, so that throwing it out means writing it back.
     pub dirty: bool,

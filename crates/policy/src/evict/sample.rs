@@ -7,7 +7,7 @@ use tiermem_base::Rng;
 /// An item and what its policy knows of it, side by side.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<T> {
-    /// Which item.
+    /// The item.
     pub id: Id,
     /// Its state.
     pub state: T,

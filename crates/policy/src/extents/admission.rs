@@ -120,7 +120,7 @@ impl Admission {
 struct Sketch {
     /// As many as a power of two, or none.
     counters: Vec<u8>,
-    /// Which ages next.
+    /// The counter that ages next.
     hand: usize,
 }
 

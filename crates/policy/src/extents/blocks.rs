@@ -72,8 +72,8 @@ impl<O: Evict> Extents<O> {
         self.map.take(group)
     }
 
-    /// A place for a block of a class where none is free: that of the block that goes next, if it has that size, or in the
-    /// group that goes next, all of it.
+    /// A place for a block of a class where none is free: the place of the next victim among blocks if it has that size, or all
+    /// of the next victim among groups.
     fn replace(&mut self, share: Share, class: usize, spares_dirty: bool) -> Result<u32, NoRoom> {
         let loser = self.map.shares().loser(share);
         let Extents { map, units, eviction, .. } = self;

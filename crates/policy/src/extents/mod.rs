@@ -110,7 +110,7 @@ pub enum Mode {
 /// How a cache is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// What a miss brings in.
+    /// The bytes that a miss brings in.
     pub fill: Fill,
     /// How large the blocks are that a miss allocates.
     pub sizing: Sizing,

@@ -83,7 +83,7 @@ impl Sizer {
 struct Seen {
     /// The rule it follows, once it has chosen one.
     rule: Option<usize>,
-    /// What each rule has cost lately, in nanoseconds.
+    /// The recent cost of each rule, in nanoseconds.
     costs: Vec<u64>,
     requests: u32,
     period: u32,
@@ -95,7 +95,7 @@ pub struct Observer {
     rules: Vec<Around>,
     minis: Vec<Extents<Lru>>,
     volumes: Vec<Seen>,
-    /// What a volume goes by that has seen too little itself.
+    /// The costs of all volumes together, for a volume that has seen too little itself.
     all: Seen,
     cost: RequestCost,
     /// Parts of requests that are in the sample and wait, the oldest first.

@@ -14,9 +14,9 @@ pub struct Request {
     pub offset: u64,
     /// How much, in bytes; not 0.
     pub bytes: u64,
-    /// `None` reads; otherwise it writes, and goes where this says.
+    /// `None` for a read; the mode of a write.
     pub write: Option<Mode>,
-    /// What is missing is not worth a place: it is read or written past the cache.
+    /// Missing bytes are not worth a place: they are read or written past the cache.
     pub bypass: bool,
 }
 
@@ -66,7 +66,7 @@ pub struct Plan {
     pub again: bool,
     /// Everything was there: for a read all bytes, for a write the blocks that they go into.
     pub hit: bool,
-    /// What was missing got no place, as the request wished or by [`super::admission`].
+    /// Missing bytes got no place, as the request wished or by [`super::admission`].
     pub bypassed: bool,
     /// Read from the cache.
     pub cached: Vec<Part>,
@@ -76,14 +76,14 @@ pub struct Plan {
     pub fill: Vec<Part>,
     /// The bytes of the request (to the byte) that are written to the backing store at once.
     pub through: Vec<Range<u64>>,
-    /// What a write past the cache made invalid there.
+    /// Parts that a write past the cache made invalid there.
     pub dropped: Vec<Part>,
     /// Of what the plan made valid, what was not before: what [`super::Units::invalidate`] is told when the plan fails before
     /// anything was stored.
     pub fresh: Vec<Part>,
-    /// What the plan made dirty or left so.
+    /// Ranges that the plan made dirty or left so.
     pub dirtied: Vec<Range<u64>>,
-    /// What must be written back before the plan can be made.
+    /// Parts that must be written back before the plan can be made.
     pub clean: Vec<Part>,
     /// The volume that `clean` belongs to, part by part.
     pub clean_volumes: Vec<Volume>,
@@ -91,18 +91,18 @@ pub struct Plan {
     pub allocated_blocks: u64,
     /// Their bytes.
     pub allocated_bytes: u64,
-    /// What is clean goes, though something dirty would go before it.
+    /// A clean block is evicted, though a dirty one would come before it.
     pub(super) spares_dirty: bool,
     /// The blocks that the plan speaks of.
     pub(super) pins: Vec<u32>,
-    /// What was missing when the request was first looked at, in pieces: what it and its neighbourhood are to get, however often
-    /// it is asked.
+    /// Pieces that were missing when the request was first looked at: the blocks that it and its neighbourhood are to get,
+    /// however often it is planned again.
     pub(super) missing: Vec<Range<u64>>,
 }
 
 impl Plan {
-    /// Has the request planned again without waiting for what is dirty: something clean goes in its place. Where that was tried and
-    /// nothing is clean, what has got no place until now gets none.
+    /// Has the request planned again without waiting for dirty bytes: clean blocks are evicted in their place. Where that was
+    /// tried and no block is clean, bytes without a place get none.
     pub fn settle_for_less(&mut self, request: &mut Request) {
         self.again = true;
         request.bypass = self.spares_dirty;

@@ -118,7 +118,7 @@ impl<O: Evict> Extents<O> {
         at >= pieces.end
     }
 
-    /// Plans a request that goes through the cache: what it misses gets blocks, as far as room can be made for them.
+    /// Plans a request through the cache: its misses get blocks, as far as room can be made for them.
     fn plan_cached(
         &mut self,
         request: &Request,

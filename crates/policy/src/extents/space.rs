@@ -100,7 +100,7 @@ impl Space {
         (&mut self.open[usize::from(share.0) * self.classes + class], &mut self.links)
     }
 
-    /// The group in which a share's next block of this class goes, if one has room.
+    /// The group into which a share's next block of this class is placed, if one has room.
     #[inline]
     pub fn open_group(&self, share: Share, class: usize) -> Option<u32> {
         let head = self.open[usize::from(share.0) * self.classes + class].head;

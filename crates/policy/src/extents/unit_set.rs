@@ -133,7 +133,7 @@ impl UnitSet {
         runs(self.masks(range).map(left))
     }
 
-    /// Takes out a range; what was there of it goes to another set, if one is given.
+    /// Takes out a range; its members move to another set, if one is given.
     pub fn remove(&mut self, range: Range<u64>, mut to: Option<&mut UnitSet>) {
         let mut at = range.start;
         // One by one: ranges may be as large as volumes, and sets are not.

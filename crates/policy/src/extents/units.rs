@@ -83,7 +83,7 @@ impl Units {
         self.valid.clear(units);
     }
 
-    /// The block that has these units goes, whatever they are.
+    /// The block of these units is dropped, whatever their state.
     pub(super) fn forget(&mut self, units: Range<u64>) {
         self.dirty_units -= self.dirty.count(units.clone());
         self.valid.clear(units.clone());

@@ -11,16 +11,16 @@ pub enum Act {
     Fill {
         /// To settle it.
         ticket: Ticket,
-        /// Which.
+        /// The frame.
         frame: Frame,
-        /// Where.
+        /// The tier that it is placed in.
         to: u8,
     },
     /// Bring the frame to a tier where it can be used, or from there to a faster one.
     Fetch {
         /// To settle it.
         ticket: Ticket,
-        /// Which.
+        /// The frame.
         frame: Frame,
         /// Where it lies.
         from: u8,
@@ -33,7 +33,7 @@ pub enum Act {
     Demote {
         /// To settle it.
         ticket: Ticket,
-        /// Which.
+        /// The frame.
         frame: Frame,
         /// Where it lies.
         from: u8,
@@ -47,7 +47,7 @@ pub enum Act {
     Drop {
         /// To settle it.
         ticket: Ticket,
-        /// Which.
+        /// The frame.
         frame: Frame,
         /// Where it lies.
         from: u8,
@@ -58,7 +58,7 @@ pub enum Act {
     WriteBack {
         /// To settle it.
         ticket: Ticket,
-        /// Which.
+        /// The frame.
         frame: Frame,
         /// Where it lies.
         from: u8,
@@ -74,7 +74,7 @@ pub enum Act {
     Free {
         /// The frame that the bytes belonged to.
         frame: Frame,
-        /// Where.
+        /// The tier of the bytes.
         tier: u8,
     },
 }

@@ -137,9 +137,9 @@ pub enum ConfigError {
     /// One tier is not possible.
     #[error("tier {tier} {problem}")]
     Tier {
-        /// Which, from 0.
+        /// The tier, from 0.
         tier: usize,
-        /// Why.
+        /// The reason.
         problem: &'static str,
     },
     /// Quotas need orders apart.

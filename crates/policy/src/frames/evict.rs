@@ -9,7 +9,7 @@ use super::state::{Kind, What};
 use crate::evict::{Departure, Evict, Touch};
 use crate::moves::Ticket;
 
-/// Victims that may be spared for their reference bits, for one that goes.
+/// Victims that may be spared for their reference bits before one is evicted.
 pub(super) const LOOKS_MAX: u32 = 64;
 
 /// Whether a frame of a tier can be taken.

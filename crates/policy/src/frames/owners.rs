@@ -21,7 +21,7 @@ pub(super) const ASKED_MAX: usize = 8;
 struct Account {
     /// Frames taken, those on their way out and in among them.
     charged: u32,
-    /// Those on their way out.
+    /// Frames on their way out.
     leaving: u32,
     /// Frames that could be made to leave: those in the owner's order.
     movable: u32,

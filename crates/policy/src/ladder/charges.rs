@@ -28,7 +28,7 @@ pub(super) struct Charges {
     /// The caller's index, and by how much it may grow at once.
     index_bytes: u64,
     index_growth_bytes: u64,
-    /// What it was when tier 0 was last limited for it.
+    /// The bytes of the index when tier 0 was last limited for it.
     index_bytes_limited: u64,
     /// Tables that are no longer needed, whose memory is freed a little at a time.
     deferred_free: DeferredFree,

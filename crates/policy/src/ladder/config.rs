@@ -78,7 +78,7 @@ pub struct LadderConfig {
     pub ahead_bytes: u64,
     /// Growth from one size class to the next.
     pub class_factor: f64,
-    /// What a hit does to the lists.
+    /// The effect of a hit on the lists.
     pub bump: Bump,
     /// Where new items enter.
     pub admission: Admission,

@@ -34,7 +34,7 @@ struct Clearing {
     at: u32,
     stuck: u32,
     asked: u64,
-    /// It was begun at the cost of items that nothing below takes, and goes on so.
+    /// It was begun at the cost of items that nothing below takes, and continues so.
     overflows: bool,
 }
 

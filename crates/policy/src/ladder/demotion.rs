@@ -64,8 +64,8 @@ mod tests {
     }
 
     proptest! {
-        /// However full the tiers are: the oldest of the class goes down where there is space, the last tier makes space by its own
-        /// oldest, and one above it does not. Nothing leaves the system where nothing may.
+        /// However full the tiers are, the oldest item of the class moves down where there is space. The last tier makes space by
+        /// evicting its own oldest, a tier above it does not. Nothing leaves the system where nothing may.
         #[test]
         fn the_oldest_goes_down_and_only_the_last_tier_lets_others_go_for_it(
             counts in prop::array::uniform3(0usize..10), uses in prop::collection::vec(any::<prop::sample::Index>(), 0..20),

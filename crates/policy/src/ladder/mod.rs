@@ -143,16 +143,16 @@ pub enum Act {
         from: Loc,
         /// Where they go.
         to: Loc,
-        /// Why.
+        /// The reason.
         kind: MoveKind,
     },
     /// Forget the key of this item; its bytes are still at `loc` until the next act.
     Drop {
-        /// Which item.
+        /// The item.
         id: Id,
         /// Where its bytes are.
         loc: Loc,
-        /// Why.
+        /// The reason.
         why: Why,
         /// When it expires, in Unix milliseconds.
         expires_at_ms: Option<u64>,

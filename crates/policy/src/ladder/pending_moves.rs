@@ -98,8 +98,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is opened, given up, closed and forgotten: a number is given out once, moves come back in their order and as they
-        /// are by then, and an item has the one that was not given up.
+        /// Over any sequence of opened, given up, closed and forgotten moves: a number is given out once, moves come back in
+        /// their order and in their present state, and an item has the move that was not given up.
         #[test]
         fn equals_a_list_of_numbered_moves(ops in prop::collection::vec((0u8..16, 0u64..6, 0u32..4), 1..200)) {
             let mut tickets = Tickets::default();

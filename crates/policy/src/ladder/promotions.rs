@@ -232,7 +232,8 @@ fn deserves_less(
     coldest.is_some_and(|age| age <= reuse.saturating_mul(WAITS_LONGER))
 }
 
-/// Makes room for an item that goes up, by demoting another or, once in a step, taking a page back. Whether there will be.
+/// Makes room for an item that is promoted, by demoting another or, once in a step, taking a page back. Returns whether there
+/// will be room.
 fn make_room(
     fit: Fit,
     (tier, above): (usize, usize),
@@ -329,7 +330,7 @@ mod tests {
             prop_assert_eq!(promote(&mut promotions, &mut world), (expected, false));
         }
 
-        /// Naively an item goes up unless it was used before the one that would go for it was.
+        /// With the naive rule an item is promoted unless it was used before the victim that would make room for it.
         #[test]
         fn naively_who_was_used_later_than_the_tail_above(order in Just([0usize, 1, 2, 3, 4, 5]).prop_shuffle()) {
             let config = config(Promotion::Naive);

@@ -311,8 +311,8 @@ mod tests {
             prop_assert!(page.is_none_or(|page| has_empty || world.transit.residents.levels[0].slots.pages().is_free(page)));
         }
 
-        /// What an attempt may cost is all that leaves the system, and what it promises is free when moves have ended. Nothing is told to
-        /// go where it fails.
+        /// An attempt costs no more than its limit in items that leave the system, and the promised room is free when moves have
+        /// ended. An attempt that fails tells no item to leave.
         #[test]
         fn what_is_promised_becomes_free_at_no_more_than_it_may_cost(
             ops in ops(), pages in 1u32..4, spare in prop::sample::select(vec![0, 2 * QUARTER, 3 * PAGE_BYTES]), is_choked in any::<bool>(),

@@ -57,9 +57,9 @@ pub enum Order {
     Lists,
     /// The first by priority of `k` items drawn at random.
     Sample {
-        /// How many.
+        /// The number of items drawn.
         k: u8,
-        /// Which of them.
+        /// The priority by which one of them is evicted.
         by: Priority,
     },
     /// The order of an eviction policy of [`crate::evict`], one per class. All tiers have the same one, because a policy knows an
@@ -278,8 +278,8 @@ impl Draw<'_> {
         }
     }
 
-    /// How soon an item goes: of two, the one with the larger key. One that was not used since it came looks older by
-    /// `insertion_age`.
+    /// The order of eviction: of two items, the one with the larger key is evicted first. One that was not used since it came
+    /// looks older by `insertion_age`.
     #[inline]
     pub fn key(&self, id: Id, place: Place, insertion_age: u32) -> (u64, u32) {
         let age = place.age(self.recency);

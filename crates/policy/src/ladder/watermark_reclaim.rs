@@ -11,7 +11,7 @@ use super::residents::Residents;
 
 /// Items given away from the coldest class before the coldest is looked for again.
 const PRESSED_BATCH: u32 = 8;
-/// How often in a row used items are passed over in vain before a class's last item goes all the same.
+/// How often in a row used items are passed over in vain before a class's last item is evicted all the same.
 const PASSES_MAX: u8 = 8;
 /// Pages of a tier taken back in one step when it is above its limit.
 const RECLAIM_BATCH: u32 = 4;
@@ -207,7 +207,7 @@ mod tests {
         relief.relieve(tier, budget, &mut exchange, &mut Giving { transit, learnt }, &mut context)
     }
 
-    /// Whole pages that are free, and slots that classes have free.
+    /// Bytes of free whole pages, and of the classes' free slots.
     fn free_bytes(world: &World, tier: usize) -> u64 {
         world.transit.residents.levels[tier].slots.free_bytes()
     }
@@ -251,8 +251,8 @@ mod tests {
             prop_assert!(!is_low || free_bytes(&world, 0) == PAGES * PAGE_BYTES * 2 / 5);
         }
 
-        /// Whatever lies there: a tier that need not go on is not below the low watermark, and classes that asked have reached
-        /// the high one.
+        /// Whatever items are there: a tier that need not continue is not below the low watermark, and classes that asked have
+        /// reached the high one.
         #[test]
         fn what_need_not_go_on_has_enough(sizes in prop::collection::vec(0usize..SIZES.len(), 1..300), is_last in any::<bool>()) {
             let tiers: &[u64] = if is_last { &[PAGES] } else { &[PAGES, 3 * PAGES] };

@@ -21,7 +21,7 @@ pub struct Walk {
     /// Bytes of its items that were appended again.
     pub kept_bytes: u32,
     at: u32,
-    /// What is left of the piece at hand: places, and the byte that ends it.
+    /// The rest of the piece at hand: places, and the byte that ends it.
     places: u32,
     piece_end: u32,
 }

@@ -18,7 +18,7 @@ use super::Cost;
 pub struct Claim {
     /// The granules that it gets at least.
     pub least: usize,
-    /// What it costs with `least`, `least + 1` … granules; the last is what it gets at most. Never empty.
+    /// Its costs with `least`, `least + 1` … granules; the last is for the most that it gets. Never empty.
     pub costs: Vec<Cost>,
 }
 
@@ -36,9 +36,9 @@ impl Claim {
 /// Why nothing can be divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLittle {
-    /// What all claims together must have.
+    /// The sum of the claims' least parts.
     pub least: usize,
-    /// What there is.
+    /// The granules that there are.
     pub total: usize,
 }
 

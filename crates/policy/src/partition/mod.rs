@@ -16,7 +16,7 @@ pub use objective::{Demand, Objective, Promise, division};
 pub struct Cost {
     /// Weight of the promises that are not kept.
     pub broken: f64,
-    /// What is to be small otherwise, in the objective's unit.
+    /// The quantity to minimise otherwise, in the objective's unit.
     pub cost: f64,
 }
 

@@ -73,7 +73,7 @@ pub struct Demand {
     pub miss_ratios: Vec<f64>,
     /// Its look-ups per second, or in a window that is the same for all.
     pub rate: f64,
-    /// What a miss costs it, in nanoseconds.
+    /// The cost of a miss, in nanoseconds.
     pub miss_ns: f64,
     /// The weight of its misses, and of its promise, relative to other tenants'.
     pub weight: f64,
@@ -81,7 +81,7 @@ pub struct Demand {
     pub least: usize,
     /// Granules that it gets at most.
     pub most: usize,
-    /// What [`Objective::Slo`] looks at.
+    /// The promise that [`Objective::Slo`] counts.
     pub promise: Option<Promise>,
 }
 

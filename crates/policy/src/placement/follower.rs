@@ -8,14 +8,14 @@ use super::position::{Position, Sweep, middle};
 pub enum Tier {
     /// Tier 0.
     Fast,
-    /// What lies below.
+    /// Slow memory: all tiers below.
     Slow,
 }
 
 /// A move that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Act {
-    /// What moves.
+    /// The granule that moves.
     pub granule: u32,
     /// Where to.
     pub to: Tier,
@@ -46,14 +46,14 @@ pub struct Seen<'a> {
 /// A part of the program's time in which it uses other granules than in others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Phase {
-    /// What it uses, the hottest first.
+    /// The granules that it uses, the hottest first.
     pub granules: Vec<u32>,
 }
 
 /// The schedule of a plan, in numbers of granules.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
-    /// What lies in fast memory all the time, the hottest first.
+    /// The granules that lie in fast memory all the time, the hottest first.
     pub always: Vec<u32>,
     /// Hotspots that move.
     pub sweeps: Vec<Sweep>,
@@ -68,7 +68,7 @@ pub struct Options {
     pub granules: u32,
     /// How many of them fit in fast memory.
     pub fast_granules: u32,
-    /// What the plan wants.
+    /// The plan's schedule.
     pub schedule: Schedule,
     /// Whether the program is followed by what is seen of it where it departs from the plan.
     pub live: bool,
@@ -120,14 +120,14 @@ pub(super) struct Follower {
     /// Granules that were first touched in fast memory.
     still: Vec<bool>,
     departed: bool,
-    /// What is wanted, in the order of urgency; a stamp for each granule that is.
+    /// The wanted granules, in the order of urgency; a stamp for each of them.
     wanted: Vec<u32>,
     /// How far `wanted` was gone through in this step.
     cursor: usize,
     stamps: Vec<u32>,
     stamp: u32,
     victims: Vec<(f32, u32)>,
-    /// What follows heat alone would have in fast memory.
+    /// The granules that following heat alone would have in fast memory.
     hottest: Vec<u32>,
     rests: Vec<u32>,
     steps: u32,

@@ -1,6 +1,6 @@
 //! Rate limit of moves: how many granules may be moved in each slice within the bandwidth given to moving.
 
-/// Granules of the smallest thing that is worth doing where fast memory is full: one goes out and one comes in.
+/// Granules of the smallest useful exchange where fast memory is full: one moves out and one comes in.
 const EXCHANGE: f64 = 2.0;
 
 /// Granules that may be moved, slice by slice.

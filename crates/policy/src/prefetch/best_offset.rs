@@ -101,7 +101,7 @@ pub struct BestOffset {
     offsets: Vec<u64>,
     /// One for each of `offsets`.
     scores: Vec<u32>,
-    /// Which of `offsets` is tested next.
+    /// The index in `offsets` that is tested next.
     at: usize,
     rounds: u32,
 }

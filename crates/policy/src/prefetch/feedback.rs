@@ -37,7 +37,7 @@ pub enum Base {
 /// Levels, thresholds and sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FeedbackParameters {
-    /// What is steered.
+    /// The prefetcher that is steered.
     pub base: Base,
     /// From very conservative to very aggressive.
     pub levels: [Level; 5],

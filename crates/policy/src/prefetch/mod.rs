@@ -59,7 +59,7 @@ pub enum Insertion {
     Mid,
     /// As the floor(n/4)th least recently used, called LRU-4 in the paper.
     Quarter,
-    /// At the least recently used end: it goes next.
+    /// At the least recently used end: it is evicted next.
     Lru,
 }
 

@@ -31,7 +31,7 @@ pub enum Entered {
         /// The item whose new bytes these were to be has left for them.
         old_left: bool,
     },
-    /// It goes on when moves have arrived: ask [`Shard::next_act`] after [`Shard::moved`].
+    /// It continues when moves have arrived: ask [`Shard::next_act`] after [`Shard::moved`].
     Waits,
 }
 

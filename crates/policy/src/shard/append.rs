@@ -169,8 +169,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, dies and is flushed: an item has one place, in its stream's open segment and behind those before it; each
-        /// byte is written once and in order, all of a segment's when it is sealed.
+        /// Over any sequence of appends, deaths and flushes: an item has one place, in its stream's open segment and after the
+        /// items before it; each byte is written once and in order, all of a segment's when it is sealed.
         #[test]
         fn what_comes_in_has_one_place_and_is_written_once(
             ops in prop::collection::vec((0u8..24, 0u64..12, 100u32..9000, any::<bool>()), 1..150),

@@ -238,8 +238,8 @@ impl Checkpoints {
         }
     }
 
-    /// The parts are durable: it can be named, and takes over from the one before. Where it cannot, what it has borrowed goes back:
-    /// the one before and both halves still say all there is to say, until the journal is full again.
+    /// The parts are durable: the checkpoint can be named, and replaces the one before. Where it cannot, its borrowed segments go
+    /// back: the one before and both halves still describe everything, until the journal is full again.
     pub(super) fn parts_settled(&mut self, log: &mut Log) -> Option<Duty> {
         let checkpoint = self.under_way.as_mut().filter(|it| it.stage == Stage::Written)?;
         if checkpoint.has_failed || self.records_lost {

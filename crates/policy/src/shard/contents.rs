@@ -71,7 +71,7 @@ impl Contents {
         self.memory.forget(id, hash, |loc| items.bytes(id, loc).here)
     }
 
-    /// Forgets what the log has of a key that gets other bytes or goes; where it was.
+    /// Forgets the log's copy of a key that gets other bytes or is removed. Returns where it was.
     pub(super) fn forget_below(&mut self, hash: u64) -> Option<LogPlace> {
         let place = self.log.as_mut()?.forget(self.memory.keys_mut(), hash);
         self.charge_log();

@@ -29,7 +29,7 @@ impl Away {
 /// The answer of [`Shard::stage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staged {
-    /// What was read is what the key has.
+    /// The bytes read are those of the key.
     Here,
     /// It has moved, or something else has taken its place: look again.
     Elsewhere,
@@ -74,7 +74,7 @@ impl Shard {
         }
     }
 
-    /// Forgets what the log has of a key that gets other bytes or goes; where it was.
+    /// Forgets the log's copy of a key that gets other bytes or is removed. Returns where it was.
     pub fn forget_below(&mut self, hash: u64) -> Option<LogPlace> {
         self.contents.forget_below(hash)
     }

@@ -195,7 +195,7 @@ pub struct Lying {
 pub enum From {
     /// In memory, which the item leaves: its number and its place are free.
     Memory {
-        /// Which item it was.
+        /// The item.
         id: Id,
         /// Where its bytes are until the next act.
         loc: Loc,
@@ -255,13 +255,13 @@ pub enum Act {
     },
     /// The item leaves memory; its bytes are at `loc` until the next act. Its number is free.
     Leave {
-        /// Which item it was.
+        /// The item.
         id: Id,
         /// Where its bytes are.
         loc: Loc,
         /// The hash of its key.
         hash: u64,
-        /// Why.
+        /// The reason.
         why: Why,
         /// When it expires, in Unix milliseconds.
         expires_at_ms: Option<u64>,
@@ -280,7 +280,7 @@ pub enum Act {
         hash: u64,
         /// How many there are.
         bytes: u32,
-        /// What stood in the index before, and is dead: another key with the same 40 bits.
+        /// The index entry before, which is dead: another key with the same 40 bits.
         replaced: Option<LogPlace>,
     },
     /// Nothing more comes to this segment: its bytes are kept until [`Duty::Release`].
@@ -316,7 +316,7 @@ pub enum Act {
         place: LogPlace,
         /// The byte of the emptied segment at which the item was; without meaning where the item is lost.
         at: u32,
-        /// Why.
+        /// The reason.
         why: Why,
         /// Whether memory has it as well.
         has_copy: bool,
@@ -349,7 +349,7 @@ pub enum Change {
         /// Its bytes.
         bytes: u64,
     },
-    /// What a tenant is to have.
+    /// The share or K of tenants.
     Tenant(Setting),
     /// Promotion and the like.
     Tuning(Tuning),

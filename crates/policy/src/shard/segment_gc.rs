@@ -22,7 +22,7 @@ enum Stage {
     Walking {
         is_at_work: bool,
     },
-    /// What the walk did not find leaves the index, from this position of it on.
+    /// Entries that the walk did not find leave the index, from this position of it on.
     Sweeping {
         from: u64,
         is_at_work: bool,
@@ -43,7 +43,7 @@ impl Victim {
         Victim { walk, stage: Stage::Waiting, lost: Vec::new() }
     }
 
-    /// Whether a piece of the walk goes on.
+    /// Whether a piece of the walk is under way.
     fn is_at_work(&self) -> bool {
         matches!(self.stage, Stage::Walking { is_at_work: true } | Stage::Sweeping { is_at_work: true, .. })
     }
@@ -391,8 +391,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every live item of the segment survives elsewhere or goes, once, and no other is concerned. The segment is free again when
-        /// all that survived is announced, and not before. What cannot be read is lost.
+        /// Every live item of the segment survives elsewhere or is dropped, once, and no other is concerned. The segment is free
+        /// again when all survivors are announced, and not before. Items that cannot be read are lost.
         #[test]
         fn what_lives_in_an_emptied_segment_survives_elsewhere_or_goes(
             dead in prop::collection::vec(any::<bool>(), 200), hot in prop::collection::vec(any::<bool>(), 200), is_readable in any::<bool>(),

@@ -23,7 +23,7 @@ struct Move {
 /// Acts and moves under way.
 #[derive(Debug)]
 pub(super) struct UnderWay {
-    /// What was decided, and how much of it was handed out. Reused, so that deciding allocates nothing.
+    /// Decisions, and how many of them were handed out. Reused, so that deciding allocates nothing.
     decided: Vec<ladder::Act>,
     handed_out: usize,
     moves: VecDeque<Move>,

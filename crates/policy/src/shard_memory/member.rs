@@ -23,7 +23,7 @@ pub enum Word {
     Give {
         /// The tier.
         tier: usize,
-        /// How much.
+        /// The bytes.
         bytes: u64,
         /// The number of the shard that gets it.
         to: usize,
@@ -32,7 +32,7 @@ pub enum Word {
     Take {
         /// The tier.
         tier: usize,
-        /// How much.
+        /// The bytes.
         bytes: u64,
     },
     /// Memory of a tier has come to where it was to go.
@@ -78,7 +78,7 @@ pub struct Member {
     giving: Vec<Giving>,
     /// The first shard's.
     divider: Divider,
-    /// What each tier's departures were when they were last looked at.
+    /// The departures of each tier when they were last looked at.
     departures: Vec<u64>,
     /// The requests when they were last looked at, and when that was, in nanoseconds.
     looked: Option<(u64, u64)>,

@@ -26,7 +26,7 @@ pub struct Transfer {
     pub from: usize,
     /// The one that gets.
     pub to: usize,
-    /// How much.
+    /// The bytes.
     pub bytes: u64,
 }
 

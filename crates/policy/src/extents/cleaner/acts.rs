@@ -35,14 +35,14 @@ pub enum Act {
     Flush {
         /// Its name.
         token: Token,
-        /// Which.
+        /// The volume.
         volume: Volume,
     },
     /// The store has these units for good. Once the driver has noted that for good as well, it says so to
     /// [`crate::extents::Units::cleaned`], as far as they are not dirty again ([`super::Cleaner::lacks_nothing_of`]). There may be none;
     /// writers that wait try again in any case.
     Clean {
-        /// Which.
+        /// The volume.
         volume: Volume,
         /// Ascending.
         runs: Vec<Range<u64>>,
@@ -62,12 +62,12 @@ pub enum Outcome<'a> {
     Copied(&'a [Range<u64>]),
     /// The store took it in this session ([`super::Cleaner::add`]).
     Sent {
-        /// Which.
+        /// The store's session.
         session: u64,
     },
     /// All that the store had taken in this session before the flush began is there for good.
     Flushed {
-        /// Which.
+        /// The store's session.
         session: u64,
     },
     /// It was not done, or perhaps not.

@@ -67,7 +67,7 @@ pub const DIRTY_PERCENT_MAX: u64 = 90;
 const FLUSH_EVERY_BYTES_MIN: u64 = 1 << 20;
 /// Flushes for each reserve of the cold end: the one half becomes clean while the other is used up.
 const FLUSHES_PER_RESERVE: u64 = 2;
-/// Dirty blocks of stores that fail or hang that one look of a write passes over; the next look goes on behind them.
+/// Dirty blocks of stores that fail or hang that one look of a write passes over; the next look begins after them.
 const PASSED_OVER_MAX: u32 = 256;
 
 /// How a volume stands.
@@ -105,7 +105,7 @@ pub struct Cleaner {
     volumes: Vec<VolumeState>,
     under_way: UnderWay,
     cold_watch: ColdWatch,
-    /// What is left of what was found to be too much, of all volumes together.
+    /// The rest of the bytes that were found to be in excess, of all volumes together.
     budget_bytes: u64,
     /// A write waits for clean room, whosever.
     is_waited_for: bool,

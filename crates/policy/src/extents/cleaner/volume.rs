@@ -18,7 +18,7 @@ pub(super) struct VolumeState {
     pub epochs: Epochs,
     /// The store's session, as it was told last.
     pub session: u64,
-    /// What is left to be written back of what was due of this volume alone.
+    /// The rest of the bytes that are due of this volume alone.
     pub due_bytes: u64,
     /// The flush of its store that is under way, whether the cleaner or a caller asked for it.
     pub flush: Option<Token>,

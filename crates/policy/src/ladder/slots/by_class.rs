@@ -21,7 +21,7 @@ struct Space {
     used: u32,
 }
 
-/// What a class has. Of runs a slot is a page, and none that it has is free.
+/// The use of space by a class. For runs a slot is a page, and none of theirs is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ladder) struct ClassUse {
     /// Items, those on their way to or from it counted.

@@ -39,7 +39,7 @@ pub enum Holder {
     Ghost,
 }
 
-/// What a page of slots is used for.
+/// The use of a page of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ladder) struct PageUse {
     /// The class of its slots.
@@ -53,7 +53,7 @@ pub(in crate::ladder) struct PageUse {
 /// A page.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
-    /// What each slot holds; of a run, its one item.
+    /// The content of each slot; of a run, its one item.
     table: Box<[u32]>,
     state: PageState,
     class: Class,

@@ -163,8 +163,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is taken and given back and wherever the limits go: what is taken ahead is free, new and within the limits,
-        /// what counts as written is what is held, and the places given out are the same as without.
+        /// Over any sequence of takes and returns and any limits: pages taken ahead are free, new and within the limits, pages
+        /// that count as written are those held, and the places given out are the same as without prefaulting.
         #[test]
         fn what_is_taken_ahead_changes_no_place(
             ops in prop::collection::vec((0u8..9, 0u64..300_000, any::<prop::sample::Index>()), 1..300),

@@ -170,7 +170,8 @@ mod tests {
     const PAGES: u32 = 40;
 
     proptest! {
-        /// Whatever is opened, closed and held, and wherever limit and end go: what may be given out is what sets of pages say.
+        /// Over any sequence of opens, closes and holds, and with any limit and end: the pages that may be given out equal those
+        /// of plain sets.
         #[test]
         fn equals_sets_of_pages(ops in prop::collection::vec((0u8..8, 0u32..PAGES + 1, 1u32..6), 1..200)) {
             let mut supply = Supply::new(PAGES);

@@ -12,7 +12,7 @@ use crate::ladder::page_set::PageSet;
 #[derive(Clone, Debug)]
 pub(in crate::ladder) struct Touched {
     pages: PageSet,
-    /// Which memory is taken before it is written.
+    /// The memory that is taken before it is written.
     ahead: Ahead,
 }
 
@@ -96,8 +96,9 @@ mod tests {
     const PAGES: u32 = 40;
 
     proptest! {
-        /// Whatever is given out and given back, and wherever limit and end go: what is held is what a set of pages says, and what is
-        /// given back the last free page behind the end, or the last one that may be given out where more is held than may be used.
+        /// Over any sequence of pages given out and given back, and with any limit and end: the pages held equal a plain set. A
+        /// page that is given back is the last free one behind the end, or the last one that may be given out where more is held
+        /// than may be used.
         #[test]
         fn gives_back_what_a_set_of_pages_says(ops in prop::collection::vec((0u8..8, 0u32..PAGES + 1), 1..200)) {
             let classes = Arc::new(SizeClasses::geometric(2.0));

@@ -83,7 +83,7 @@ pub struct TenantLevel {
     pub share_bytes: u64,
     /// Its K.
     pub k: u8,
-    /// What has happened.
+    /// Its counters.
     pub counters: TenantCounters,
 }
 

@@ -1,8 +1,8 @@
 //! The Systor '17 traces of virtual desktops: `Timestamp,Response,IOType,LUN,Offset,Size`, with that header.
 //!
-//! The time is seconds with nanoseconds, the response time is seconds, offset and size are bytes, the LUN is the tenant.
-//! Lee, Kumano, Matsuki, Endo, Fukumoto, Sugawara, "Understanding Storage Traffic Characteristics on Enterprise Virtual Desktop Infrastructure",
-//! SYSTOR 2017.
+//! The time is seconds with nanoseconds, the response time is seconds, offset and size are bytes, the LUN is the tenant. Lee,
+//! Kumano, Matsuki, Endo, Fukumoto, Sugawara, "Understanding Storage Traffic Characteristics on Enterprise Virtual Desktop
+//! Infrastructure", SYSTOR 2017.
 
 use std::borrow::Cow;
 
