@@ -6,7 +6,7 @@ use super::follower::{Act, Follower, Options, Outcome, Seen, Tier};
 use super::home::Homes;
 use super::rate_limit::RateLimit;
 
-/// What decides where a page lies that is touched for the first time.
+/// The rule for where a page lies that is touched for the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FirstTouch {
     /// The kernel, in the order of touches: fast memory while it has room.

@@ -50,7 +50,7 @@ impl LogState {
     /// An empty log.
     ///
     /// # Panics
-    /// As [`Log::new`]; callers check their configuration.
+    /// Where [`Log::new`] does; callers check their configuration.
     pub fn new(config: LogConfig) -> Self {
         LogState {
             log: Log::new(config),
