@@ -9,9 +9,9 @@ use crate::mrc::{Curve, Unit};
 /// Memory that can be bought.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Offer {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it costs, by the gigabyte.
+    /// Its price by the gigabyte.
     pub price: Price,
 }
 

@@ -23,7 +23,7 @@ pub enum Way {
 /// How an advisor works; defaults are those of Wang 2024, section 4.1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What is to be small.
+    /// The quantity to minimise.
     pub objective: Objective,
     /// Whether memory is divided; if not, only K is chosen.
     pub divides: bool,
@@ -39,13 +39,13 @@ pub struct Plan {
     pub window: u64,
     /// The weight of earlier windows relative to the one that ends: 0 none, 1 the same.
     pub keep: f64,
-    /// What a division must gain to be worth its evictions, as a part of what is lost without it.
+    /// The least gain of a division that is worth its evictions, as a part of what is lost without it.
     pub gain_least: f64,
     /// Pieces that memory is divided in.
     pub granules: u64,
-    /// What a miss costs of which nothing is known.
+    /// The assumed cost of a miss where none is known.
     pub miss_ns: f64,
-    /// What choosing a victim costs here.
+    /// The costs of choosing a victim here.
     pub overheads: Overheads,
 }
 
@@ -92,7 +92,7 @@ impl Plan {
 /// A tier, as a division sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Room {
-    /// What items may take there.
+    /// The bytes that items may take there.
     pub capacity_bytes: u64,
     /// What a look-up takes longer when its item is one tier further down; of the last tier nothing is asked, for there it is
     /// the cost of a miss.
@@ -112,8 +112,8 @@ pub struct Standing {
     pub writes: u64,
     /// Bytes that its items take in each tier.
     pub held_bytes: Vec<u64>,
-    /// What it was promised.
+    /// Its bounds and promises.
     pub terms: Terms,
-    /// What a miss costs it, where that is declared.
+    /// The cost of a miss, where it is declared.
     pub miss_ns: Option<f64>,
 }

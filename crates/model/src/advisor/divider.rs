@@ -35,7 +35,7 @@ use crate::partition::TenantTerms;
 pub struct DividerConfig {
     /// How it works, as far as `division` does not say it.
     pub plan: Plan,
-    /// What it decides.
+    /// The configuration of its decisions.
     pub division: Division,
     /// Tenants that are there from the start; the first has the keys that belong to no tenant. Without names tenants are not told
     /// apart.

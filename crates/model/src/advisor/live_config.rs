@@ -47,13 +47,13 @@ impl std::fmt::Display for Aim {
 /// The division of memory among tenants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Division {
-    /// What is decided.
+    /// The aim of the decisions.
     pub aim: Aim,
     /// After this many look-ups.
     pub window: u64,
-    /// What tenants were promised where they were declared; it does not change.
+    /// The terms of tenants where they were declared; they do not change.
     pub declared: Vec<TenantTerms>,
-    /// What they are promised instead.
+    /// The terms that replace them.
     pub terms: Vec<TenantTerms>,
     /// The memory that there is to divide; it does not change.
     pub memory_bytes: u64,

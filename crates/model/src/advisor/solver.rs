@@ -11,11 +11,11 @@ use crate::partition::{Pieces, Profile, Score, Share, Terms, divide, keep_least,
 #[derive(Clone, Debug)]
 pub(super) struct Tenant {
     pub tenant: u16,
-    /// What it has in each tier now.
+    /// Its bytes in each tier now.
     pub held: Vec<u64>,
-    /// What it was last given of each.
+    /// The bytes of each tier that it was last given.
     pub given: Option<Vec<u64>>,
-    /// What it is to have if there is no telling what it would gain.
+    /// The bytes that it is to have if its gain is unknown.
     pub wants_bytes: u64,
     pub terms: Terms,
     pub is_miss_known: bool,
@@ -77,7 +77,7 @@ pub struct Question {
     pub(super) known: Vec<(Tenant, Profile)>,
     /// ... and tenants with too few keys seen.
     pub(super) unknown: Vec<Tenant>,
-    /// What misses cost a look-up on average in the window that ended.
+    /// The mean cost of misses per look-up in the window that ended.
     pub(super) lost_ns: f64,
 }
 
@@ -94,10 +94,10 @@ pub enum Verdict {
     TooFewSamples {
         /// The most that were seen of one.
         sampled: u64,
-        /// What is needed.
+        /// The keys that are needed.
         needed: u64,
     },
-    /// What tenants are to have at least is more than there is.
+    /// The least parts of tenants add up to more than there is.
     TooLittle(TooLittle),
 }
 
@@ -130,7 +130,7 @@ pub struct Part {
     pub miss_ratio_before: Option<f64>,
     /// Look-ups of a window, later windows weighing more.
     pub rate: f64,
-    /// What a miss costs it.
+    /// The cost of a miss.
     pub miss_ns: f64,
     /// Whether that was measured or declared.
     pub is_miss_known: bool,
@@ -145,13 +145,13 @@ pub struct Part {
 pub struct Answer {
     /// The window that it is about.
     pub window: u64,
-    /// What to do.
+    /// The verdict: what is to be done.
     pub verdict: Verdict,
-    /// What each tenant is to have; what was found best, where that is not to be done.
+    /// The part of each tenant; the best division, where it is not to be applied.
     pub parts: Vec<Part>,
     /// Nanoseconds that misses cost a look-up on average, as the curves say: with what tenants have been given, and with these parts.
     pub predicted_ns: (f64, f64),
-    /// The same as measured in the window that ended.
+    /// The cost as measured in the window that ended.
     pub lost_ns: f64,
 }
 

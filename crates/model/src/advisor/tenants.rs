@@ -40,7 +40,7 @@ struct Said {
     /// Its K; 0 where none was declared.
     k: u8,
     terms: Terms,
-    /// What a miss costs it, where that was declared.
+    /// The cost of a miss, where it was declared.
     miss_ns: Option<f64>,
 }
 

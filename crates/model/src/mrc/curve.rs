@@ -18,7 +18,7 @@ pub struct Point {
 /// Miss ratios at ascending sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// What sizes count.
+    /// The unit of sizes.
     pub unit: Unit,
     /// Requests that the curve speaks of: its weight in a mean.
     pub requests: f64,

@@ -20,7 +20,7 @@ pub struct Miniature {
 
 #[derive(Debug)]
 struct Small {
-    /// What it stands for, in the unit of the whole workload.
+    /// The size that it stands for, in the unit of the whole workload.
     size: u64,
     cache: Box<dyn Cache>,
     /// Misses when [`Model::decay`] was last called, and what was left of them.

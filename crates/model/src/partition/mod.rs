@@ -24,11 +24,11 @@ pub struct Profile {
     pub keys_sampled: u64,
     /// Look-ups per second, or in a window that is the same for all.
     pub rate: f64,
-    /// What a miss costs, in nanoseconds.
+    /// The cost of a miss, in nanoseconds.
     pub miss_ns: f64,
     /// Its K now, which another must be better than.
     pub k: u8,
-    /// What it was promised.
+    /// Its bounds and promises.
     pub terms: Terms,
 }
 
@@ -41,7 +41,7 @@ pub struct Terms {
     pub most_bytes: u64,
     /// The weight of its misses relative to those of others.
     pub weight: f64,
-    /// What [`Objective::Slo`] tries to keep.
+    /// The promise that [`Objective::Slo`] tries to keep.
     pub promise: Option<Promise>,
 }
 
@@ -69,7 +69,7 @@ pub struct Share {
 pub struct Pieces {
     /// All of it; what is no whole granule is left over.
     pub total_bytes: u64,
-    /// What is given at a time.
+    /// The bytes that are given at a time.
     pub granule_bytes: u64,
 }
 

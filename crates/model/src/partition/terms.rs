@@ -16,9 +16,9 @@ const HIT_NS: f64 = 50_000.0;
 pub struct TenantTerms {
     /// The tenant.
     pub name: String,
-    /// What a miss costs it.
+    /// The cost of a miss.
     pub miss: Option<Nanos>,
-    /// What it was promised.
+    /// Its bounds and promises.
     pub terms: Terms,
 }
 

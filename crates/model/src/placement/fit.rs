@@ -16,7 +16,7 @@ pub enum Misfit {
     Binary {
         /// The build-id that the plan was made with.
         planned: String,
-        /// That of the program now.
+        /// The present one of the program.
         found: String,
     },
     /// The file of a region is another build.
@@ -25,7 +25,7 @@ pub enum Misfit {
         name: String,
         /// The build-id that the plan was made with.
         planned: String,
-        /// That of the file now.
+        /// The present one of the file.
         found: String,
     },
     /// A region has another size.

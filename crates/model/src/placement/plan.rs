@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// The form's version: [`Plan::VERSION`].
     pub version: u32,
-    /// What it was made from, by which a program that it does not fit is refused.
+    /// The recording that it was made from, by which a program that it does not fit is refused.
     pub made_from: MadeFrom,
     /// The granule in which offsets and sizes are given, in bytes.
     pub granule_bytes: u64,
@@ -19,17 +19,17 @@ pub struct Plan {
     /// Bytes of the program's regions that are smaller than a granule. They lie in fast memory in addition to what is divided.
     #[serde(default)]
     pub small_bytes: u64,
-    /// What it takes the tiers to be.
+    /// The assumed tiers.
     pub assumed: Assumed,
     /// The regions that it speaks of.
     pub regions: Vec<PlannedRegion>,
-    /// What lies in fast memory all the time, the hottest first.
+    /// The spans that lie in fast memory all the time, the hottest first.
     pub always: Vec<Span>,
-    /// What lies there in some phases of the program only; empty if it has none.
+    /// The spans that lie there in some phases of the program only; empty if it has none.
     pub phases: Vec<Phase>,
-    /// What passes through it, ahead of a hotspot that moves.
+    /// The sweeps through it, ahead of a hotspot that moves.
     pub sweeps: Vec<Sweep>,
-    /// What it should save.
+    /// The predicted savings.
     pub predicted: Predicted,
 }
 
@@ -104,7 +104,7 @@ pub struct Phase {
 /// A hotspot that moves through a stretch, again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
-    /// What it moves through.
+    /// The span that it moves through.
     pub span: Span,
     /// From one pass to the next.
     pub period_ns: u64,
@@ -133,9 +133,9 @@ fn all() -> u32 {
 pub struct Predicted {
     /// The share of accesses that go to slow memory if pages lie where they are first touched, fast memory first.
     pub slow_share_before: f64,
-    /// The same with the plan.
+    /// That share with the plan.
     pub slow_share_after: f64,
-    /// The same with a clairvoyant placement, which knows the future and moves at most as fast.
+    /// That share with a clairvoyant placement, which knows the future and moves at most as fast.
     pub slow_share_clairvoyant: f64,
     /// Bytes moved in a second, both ways together.
     pub moved_bytes_per_s: f64,

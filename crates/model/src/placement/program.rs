@@ -24,7 +24,7 @@ pub struct Program<'a> {
     granule_bytes: u64,
     firsts: Vec<u32>,
     granules: u32,
-    /// What was mapped when, in the order of granules.
+    /// The mappings with their times, in the order of granules.
     mapped: Vec<Mapped>,
 }
 

@@ -26,7 +26,7 @@ pub struct Memory {
 pub struct Outcome {
     /// All accesses.
     pub accesses: f64,
-    /// Those to slow memory.
+    /// Accesses to slow memory.
     pub slow: f64,
     /// Granules moved, out of and into fast memory.
     pub moves: u64,
@@ -46,7 +46,7 @@ pub struct How {
     pub schedule: Schedule,
     /// Whether what is seen is followed where the program departs from the plan.
     pub live: bool,
-    /// What decides where a page lies that is touched for the first time.
+    /// The rule for where a page lies that is touched for the first time.
     pub first_touch: FirstTouch,
 }
 

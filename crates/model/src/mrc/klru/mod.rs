@@ -96,7 +96,7 @@ struct Cache {
 struct Pace {
     /// Epochs in a step.
     epochs: u32,
-    /// Which caches.
+    /// The caches of this pace.
     caches: std::ops::Range<usize>,
     /// The first epoch of the step under way.
     start: u32,
