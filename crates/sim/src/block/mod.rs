@@ -40,18 +40,18 @@ pub struct Setup {
     pub sizes_bytes: Vec<u64>,
     /// Size of a group; the largest block unless given.
     pub group_bytes: Option<u64>,
-    /// What a miss brings in.
+    /// The bytes that a miss brings in.
     pub fill: Fill,
     /// How large its blocks are.
     pub sizing: Sizing,
     /// Where writes go.
     pub mode: Mode,
-    /// Which reads are turned away.
+    /// The rules by which reads are refused a place.
     pub admission: AdmissionRules,
     /// When dirty bytes are written back by the trace's time; `None`: when their block goes, while the request waits that
     /// drives it out (the published prototype).
     pub cleaning: Option<CleanerRules>,
-    /// What goes wrong meanwhile, for the cleaner.
+    /// Failures during the run, for the cleaner.
     pub troubles: Troubles,
     /// Tenants with a limit in bytes, each in a share of its own; the other tenants have the rest together.
     pub quotas: Vec<(u32, u64)>,
@@ -61,7 +61,7 @@ pub struct Setup {
     pub memory_bytes: u64,
     /// Size of the cache.
     pub capacity_bytes: u64,
-    /// What devices cost in time.
+    /// The costs of the devices in time.
     pub costs: Costs,
 }
 
@@ -73,7 +73,7 @@ pub enum BlockTraceError {
     Op {
         /// Counted from 1.
         record: u64,
-        /// What it is.
+        /// The operation.
         op: Op,
     },
     /// It has too many volumes.

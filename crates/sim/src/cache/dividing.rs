@@ -10,12 +10,12 @@ use tiermem_policy::shard::Shard;
 pub struct Sharing {
     /// How memory is divided while the trace runs, as far as `division` does not say it.
     pub plan: Plan,
-    /// What is decided; equal parts stay where that is nothing.
+    /// The aim of the division; equal parts stay where there is none.
     pub division: Division,
     /// Tenants that are there from the start; the first has the keys of tenants that have not written yet. The others come with
     /// what they write. A tenant's name is its number in the trace.
     pub names: Vec<String>,
-    /// What is known of some.
+    /// Terms of some tenants.
     pub declared: Vec<Declared>,
     /// How much longer a look-up takes in each tier than in DRAM.
     pub slower_ns: Vec<f64>,

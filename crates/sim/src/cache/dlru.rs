@@ -38,7 +38,7 @@ pub struct Dlru {
 /// The sample's prediction for a window that ended, at the K that the cache had in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// What the sample missed.
+    /// The miss ratio of the sample.
     pub predicted: f64,
     /// What the cache itself missed.
     pub measured: f64,

@@ -14,7 +14,7 @@ pub struct Waiting {
     pub sent_ns: u64,
     /// When the device took it.
     pub accepted_ns: u64,
-    /// What of the time before that was the link.
+    /// The part of the time before that which the link took.
     pub link_ns: u64,
     /// The window that it belongs to.
     pub window: u32,

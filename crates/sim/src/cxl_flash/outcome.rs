@@ -146,7 +146,7 @@ fn share(part: u64, whole: u64) -> f64 {
 pub struct TraceWindow {
     /// When its first request came.
     pub start_ns: u64,
-    /// What was counted in it.
+    /// Its counts.
     pub counts: Counts,
 }
 
@@ -169,7 +169,7 @@ pub struct Outcome {
     pub wear: (u32, u32),
     /// Operations that were interrupted for others.
     pub suspensions: u64,
-    /// What the simulator held of the device.
+    /// The bytes that the simulator held for the device.
     pub metadata_bytes: u64,
 }
 

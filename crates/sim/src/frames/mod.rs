@@ -44,7 +44,7 @@ pub enum FirstTouch {
 pub struct Memory {
     /// The tiers, fastest first.
     pub tiers: Vec<TierConfig>,
-    /// What a first touch finds.
+    /// The state in which a first touch finds a frame.
     pub first_touch: FirstTouch,
     /// For orders that draw.
     pub seed: u64,
@@ -55,7 +55,7 @@ pub struct Memory {
 pub struct Setup {
     /// The eviction order.
     pub order: Order,
-    /// What is fetched ahead.
+    /// The prefetcher.
     pub prefetch: prefetch::Named,
 }
 

@@ -13,18 +13,18 @@ pub enum Use {
     Read,
     /// It is written.
     Write,
-    /// What it holds is given up. That is no touch.
+    /// Its content is given up. That is no touch.
     Discard,
 }
 
 /// A touch: eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
-    /// Which frame.
+    /// The frame.
     pub frame: Frame,
     /// The owner of the access.
     pub owner: u16,
-    /// What is done.
+    /// The use.
     pub what: Use,
 }
 

@@ -36,7 +36,7 @@ pub struct Counts {
     pub hits: u64,
     /// Requests that found their page being fetched, for another request or for a prefetch.
     pub hits_under_miss: u64,
-    /// Those for which it was fetched.
+    /// Requests for which their page was fetched.
     pub misses: u64,
     /// Requests whose page a prefetch was still fetching.
     pub late: u64,
@@ -44,7 +44,7 @@ pub struct Counts {
     pub prefetch_hits: u64,
     /// Pages that were prefetched and came before they were asked for, and late ones.
     pub prefetched: u64,
-    /// What the prefetchers' measures are made of.
+    /// The counts from which the prefetchers' measures are computed.
     pub feedback: Feedback,
     /// Pages read from flash.
     pub flash_reads: u64,

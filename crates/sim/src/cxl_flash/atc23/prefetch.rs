@@ -9,7 +9,7 @@ pub enum Kind {
     None,
     /// The next pages, degree 4 at offset 16.
     NextN,
-    /// The same with degree and offset by feedback.
+    /// The sequential prefetcher with degree and offset by feedback.
     FeedbackDirected,
     /// Best-Offset.
     BestOffset,

@@ -13,7 +13,7 @@ pub enum ConfigError {
     /// A key cannot have this value, alone or with the others.
     #[error("{key}: {why}")]
     Key {
-        /// Which key, with its section.
+        /// The key, with its section.
         key: String,
         /// Why not, and what could be.
         why: String,
@@ -21,11 +21,11 @@ pub enum ConfigError {
     /// A file does not say what a device can be.
     #[error("{}, line {line}: {why}", path.display())]
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which line.
+        /// The line.
         line: usize,
-        /// What is wrong there.
+        /// The problem there.
         why: String,
     },
     /// There is no such preset.

@@ -32,15 +32,15 @@ pub struct Config {
     pub cache: Cache,
     /// The registers of outstanding misses.
     pub mshr: Mshr,
-    /// What is fetched before it is asked for.
+    /// Prefetching ahead of requests.
     pub prefetch: Prefetch,
-    /// What the host tells the device about later accesses.
+    /// Hints of the host about later accesses.
     pub hints: Hints,
     /// The flash back end.
     pub flash: Flash,
     /// How room is made on flash.
     pub cleaning: Cleaning,
-    /// What its memories cost.
+    /// The prices of its memories.
     pub price: Prices,
     /// Seed of everything that is drawn.
     pub seed: u64,
@@ -200,7 +200,7 @@ impl Default for Hints {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Flash {
-    /// What the host sees of it.
+    /// The capacity that the host sees.
     pub capacity: Bytes,
     /// ull, slc, mlc, tlc.
     pub technology: String,
@@ -212,9 +212,9 @@ pub struct Flash {
     pub dies: u32,
     /// Planes of a die.
     pub planes: u32,
-    /// What is programmed at once.
+    /// The bytes that are programmed at once.
     pub page: Bytes,
-    /// What is erased at once.
+    /// The pages that are erased at once.
     pub pages_per_block: u32,
     /// Million transfers a second of a bus, of one byte each.
     pub mega_transfers: u32,
@@ -318,7 +318,7 @@ pub struct Device {
     pub ways: u32,
     /// The eviction policy.
     pub policy: Policy,
-    /// What is fetched early.
+    /// The prefetcher.
     pub prefetcher: Prefetcher,
     /// The back end.
     pub geometry: Geometry,

@@ -6,7 +6,7 @@
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its description.
     pub about: &'static str,
     /// Its keys, in TOML.
     pub text: &'static str,

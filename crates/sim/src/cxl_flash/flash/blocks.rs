@@ -26,7 +26,7 @@ pub enum State {
 /// A block.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// What it is used for.
+    /// Its use.
     pub state: State,
     /// Units that hold current data.
     pub valid: u32,

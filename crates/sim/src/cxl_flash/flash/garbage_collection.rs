@@ -15,7 +15,7 @@ use super::geometry::Geometry;
 /// Rules of cleaning and wear levelling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// Which block is emptied.
+    /// The rule for the block to be emptied.
     pub victim: Victim,
     /// Free blocks of a plane below which it is cleaned.
     pub free_blocks: u32,

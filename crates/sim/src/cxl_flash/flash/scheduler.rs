@@ -24,13 +24,13 @@ pub enum Origin {
 /// An operation on one plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// Its origin.
     pub origin: Origin,
-    /// Which die of the device.
+    /// The die, by its number in the device.
     pub die: u32,
-    /// Which of its planes.
+    /// The plane of the die.
     pub plane: u32,
     /// The page in its block: planes work together on pages of one number.
     pub page: u32,
@@ -45,24 +45,24 @@ pub struct Command {
 pub enum Event {
     /// A command and its data have reached their die.
     Sent {
-        /// Which die.
+        /// The die.
         die: u32,
     },
     /// A die has done its operation, unless it was interrupted since.
     Ready {
-        /// Which die.
+        /// The die.
         die: u32,
         /// How often it was interrupted when this was foreseen.
         generation: u32,
     },
     /// A die has stopped what it was doing for something else.
     Stopped {
-        /// Which die.
+        /// The die.
         die: u32,
     },
     /// The data of one plane have come over the channel.
     Transferred {
-        /// Which die.
+        /// The die.
         die: u32,
     },
 }
@@ -95,7 +95,7 @@ enum State {
     /// It was told to stop.
     Stopping,
     Working(Operation),
-    /// What it read waits for the channel, or is on it.
+    /// The data that it read wait for the channel, or are on it.
     Sending,
 }
 

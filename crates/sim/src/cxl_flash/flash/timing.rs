@@ -69,7 +69,7 @@ impl std::str::FromStr for Technology {
 /// All times that the scheduler reckons with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
-    /// What the memory itself takes.
+    /// The latencies of the memory itself.
     pub memory: Promise,
     /// Time on the channel of one byte of data.
     pub transfer_ns_per_byte: f64,
