@@ -100,7 +100,7 @@ pub struct Access {
     pub ttl_s: u32,
     /// Bytes of the key's name; 0 where that is not known.
     pub key_size: u16,
-    /// What is done.
+    /// The operation.
     pub op: Op,
 }
 

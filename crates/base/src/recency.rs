@@ -25,9 +25,9 @@ pub struct Recency {
     sizes: Option<Vec<u32>>,
     /// The moments that are some object's last.
     used: Vec<u64>,
-    /// What lies in each leaf and its subtree.
+    /// The weight of each leaf and its subtree.
     tree: Vec<u64>,
-    /// What lies in all leaves.
+    /// The weight of all leaves.
     total: u64,
     /// The next moment.
     now: usize,
@@ -39,7 +39,7 @@ pub struct Recency {
 pub struct ReuseDistance {
     /// What was accessed since its last access, itself included: the smallest LRU cache that held it.
     pub distance: u64,
-    /// What it counted itself.
+    /// The item's own weight.
     pub own: u64,
 }
 

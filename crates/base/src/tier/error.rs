@@ -8,7 +8,7 @@ pub struct TierError {
     pub tier: String,
     /// The key that is wrong, as in a `[[tier]]` table.
     pub key: &'static str,
-    /// What is wrong with it, and how to mend it.
+    /// The problem, and how to mend it.
     pub problem: String,
 }
 

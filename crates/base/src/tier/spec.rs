@@ -44,7 +44,7 @@ pub struct FlashOptions {
     pub segment: Option<Bytes>,
     /// Which items come in when it is full: `seen` or `all`.
     pub admission: Option<String>,
-    /// What its items survive: the death of the `process`, or loss of `power`.
+    /// The failures that its items survive: the death of the `process`, or loss of `power`.
     pub durability: Option<String>,
     /// Share that live items never fill.
     pub reserve: Option<f64>,
@@ -60,7 +60,7 @@ pub struct FlashOptions {
 pub struct TierSpec {
     /// Its name in tables and metrics.
     pub name: String,
-    /// What it is made of.
+    /// Its kind.
     pub kind: TierKind,
     /// Its capacity, everything kept for it counted. Commands that only compare or price tiers need not know it.
     pub capacity: Option<Capacity>,
@@ -71,9 +71,9 @@ pub struct TierSpec {
     pub speed: Speed,
     /// The part of the device's bandwidth that this process is given, above 0 and at most 1.
     pub bandwidth_share: Option<f64>,
-    /// What it costs.
+    /// Its price.
     pub price: Option<Price>,
-    /// What a store keeps to on flash.
+    /// The options of a store on flash.
     pub flash: FlashOptions,
     /// Whether what its file or device holds may be overwritten, whatever it is.
     pub reset: bool,
