@@ -18,7 +18,7 @@ pub enum LimitSource {
 pub struct MemoryLimit {
     /// Bytes.
     pub bytes: u64,
-    /// What sets it.
+    /// The source of the limit.
     pub source: LimitSource,
 }
 

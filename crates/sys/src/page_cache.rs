@@ -22,7 +22,7 @@ pub fn drop_all() -> io::Result<()> {
 /// Drops the pages of one file, except for mapped ones.
 ///
 /// # Errors
-/// What opening it says.
+/// The error of opening it.
 pub fn drop_file(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;
     if !file.metadata()?.is_file() {

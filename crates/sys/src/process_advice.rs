@@ -76,7 +76,7 @@ pub enum AdviceError {
         advice.kernel()
     )]
     Unsupported {
-        /// What was to be said.
+        /// The advice.
         advice: ProcessAdvice,
     },
     /// This process may not.
@@ -86,23 +86,23 @@ pub enum AdviceError {
         advice.verb()
     )]
     Forbidden {
-        /// What was to be said.
+        /// The advice.
         advice: ProcessAdvice,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It has gone.
     #[error("cannot {} memory of another process: it has gone", advice.verb())]
     Gone {
-        /// What was to be said.
+        /// The advice.
         advice: ProcessAdvice,
     },
     /// The system says something else.
     #[error("cannot {} memory of another process: {source}", advice.verb())]
     Io {
-        /// What was to be said.
+        /// The advice.
         advice: ProcessAdvice,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

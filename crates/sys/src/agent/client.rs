@@ -53,7 +53,7 @@ pub enum LockError {
         address: u64,
         /// Bytes that were to be locked.
         bytes: u64,
-        /// What it said.
+        /// Its error.
         source: AgentError,
     },
 }

@@ -124,7 +124,7 @@ fn without(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Budget {
     locked_bytes: u64,
-    /// None: as much as it likes.
+    /// None: without a limit.
     limit_bytes: Option<u64>,
 }
 

@@ -17,19 +17,19 @@ pub enum GroupError {
     /// The system refused.
     #[error("cannot {attempted} {}: {source}{advice}", path.display())]
     Io {
-        /// What was to be done.
+        /// The operation that was attempted.
         attempted: &'static str,
         /// The group, or its file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
-        /// What would help; empty or a part of the sentence.
+        /// Advice; empty or a part of the sentence.
         advice: &'static str,
     },
     /// This version has no such thing, or this kernel.
     #[error("cannot {attempted} {}: control groups of {version} have no {file} here; {needs}", group.display())]
     Unsupported {
-        /// What was to be done.
+        /// The operation that was attempted.
         attempted: &'static str,
         /// The group.
         group: PathBuf,
@@ -37,7 +37,7 @@ pub enum GroupError {
         version: Version,
         /// The file that would do it.
         file: &'static str,
-        /// What it would need.
+        /// The requirement that is missing.
         needs: &'static str,
     },
     /// A file does not hold what it should.
@@ -45,9 +45,9 @@ pub enum GroupError {
     Form {
         /// The file.
         path: PathBuf,
-        /// What it holds, cut short.
+        /// Its content, cut short.
         text: String,
-        /// What it should be.
+        /// The expected form.
         wanted: &'static str,
     },
     /// Some processes do not end.

@@ -26,7 +26,7 @@ impl Group {
     /// Reads the event counters; version 2 includes those of groups below.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn events(&self) -> Result<Events, GroupError> {
         let table = |name| {
             let file = self.file(name);

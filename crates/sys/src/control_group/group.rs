@@ -33,7 +33,7 @@ impl Group {
     /// has processes itself (but for the root).
     ///
     /// # Errors
-    /// What the system says: the right is missing, there is one of this name, `EBUSY` for the processes.
+    /// The system's error: the right is missing, there is one of this name, `EBUSY` for the processes.
     pub fn create(&self, name: &str) -> Result<Group, GroupError> {
         let path = self.path.join(name);
         if name.is_empty() || name.contains('/') || name.starts_with('.') {
@@ -97,7 +97,7 @@ impl Group {
     /// Moves a process here, with all its threads. What it has in memory stays charged to the group where it was.
     ///
     /// # Errors
-    /// What the system says; `ESRCH` if it has gone.
+    /// The system's error; `ESRCH` if it has gone.
     pub fn add(&self, pid: u32) -> Result<(), GroupError> {
         files::write("move a process to", &self.file("cgroup.procs"), &pid.to_string())
     }
@@ -105,7 +105,7 @@ impl Group {
     /// The processes in it, without those of groups below.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn processes(&self) -> Result<Vec<u32>, GroupError> {
         let file = self.file("cgroup.procs");
         let text = files::read("list the processes of", &file)?;
@@ -116,7 +116,7 @@ impl Group {
     /// Bytes that are charged to it and to groups below: memory with its file cache.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn usage_bytes(&self) -> Result<u64, GroupError> {
         let file = match self.version {
             Version::One => "memory.usage_in_bytes",
@@ -128,7 +128,7 @@ impl Group {
     /// The most that was charged since it was made.
     ///
     /// # Errors
-    /// What the system says; with version 2 before Linux 5.19 there is none.
+    /// The system's error; with version 2 before Linux 5.19 there is none.
     pub fn peak_bytes(&self) -> Result<u64, GroupError> {
         const ATTEMPTED: &str = "read the peak of";
         match self.version {
@@ -143,7 +143,7 @@ impl Group {
     /// Bytes of swap that are charged to it and to groups below.
     ///
     /// # Errors
-    /// What the system says, or that swap is not counted here.
+    /// The system's error, or that swap is not counted here.
     pub fn swap_usage_bytes(&self) -> Result<u64, GroupError> {
         const ATTEMPTED: &str = "read the swap of";
         match self.version {
@@ -168,7 +168,7 @@ impl Group {
     /// The table `memory.stat`; its names differ between versions.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn stat(&self) -> Result<BTreeMap<String, u64>, GroupError> {
         let file = self.file("memory.stat");
         files::table(&file, &files::read("read the statistics of", &file)?)

@@ -20,7 +20,7 @@ impl Group {
     /// 2 those of groups below as well.
     ///
     /// # Errors
-    /// If some are left after `at_most`; what the system says.
+    /// If some are left after `at_most`; the system's error.
     pub fn kill(&self, at_most: Duration) -> Result<(), GroupError> {
         let begin = Instant::now();
         let at_once = self.file("cgroup.kill");

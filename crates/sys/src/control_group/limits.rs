@@ -52,7 +52,7 @@ impl Group {
     /// How much memory may be charged.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn memory_limit(&self) -> Result<Limit, GroupError> {
         match self.version() {
             Version::One => self.limit(MEMORY_1),
@@ -74,7 +74,7 @@ impl Group {
     /// The limit of swap, in addition to memory. With version 1 it is the limit of both together less that of memory.
     ///
     /// # Errors
-    /// What the system says, or that swap is not counted here.
+    /// The system's error, or that swap is not counted here.
     pub fn swap_limit(&self) -> Result<Limit, GroupError> {
         const ATTEMPTED: &str = "read the swap limit of";
         match self.version() {
@@ -123,7 +123,7 @@ impl Group {
     /// Sets the high mark: above it the group is reclaimed from and slowed down, but no process is killed.
     ///
     /// # Errors
-    /// With version 1, which has none; what the system says.
+    /// With version 1, which has none; the system's error.
     pub fn set_high(&self, limit: Limit) -> Result<(), GroupError> {
         self.existing("set the high mark of", "memory.high", NEEDS_VERSION_2)?;
         self.set("memory.high", limit)
@@ -132,7 +132,7 @@ impl Group {
     /// The high mark.
     ///
     /// # Errors
-    /// With version 1, which has none; what the system says.
+    /// With version 1, which has none; the system's error.
     pub fn high(&self) -> Result<Limit, GroupError> {
         self.existing("read the high mark of", "memory.high", NEEDS_VERSION_2)?;
         self.limit("memory.high")

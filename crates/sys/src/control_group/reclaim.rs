@@ -18,7 +18,7 @@ impl Group {
     /// killed.
     ///
     /// # Errors
-    /// What the system says; that version 2 has no `memory.reclaim` before Linux 5.19.
+    /// The system's error, or that version 2 has no `memory.reclaim` before Linux 5.19.
     pub fn reclaim(&self, bytes: u64) -> Result<u64, GroupError> {
         let before = self.usage_bytes()?;
         match self.version() {
@@ -64,7 +64,7 @@ impl Group {
     /// Has the kernel take back all that it can.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn reclaim_all(&self) -> Result<u64, GroupError> {
         let before = self.usage_bytes()?;
         match self.version() {
@@ -84,7 +84,7 @@ impl Group {
     /// Whether processes that find no memory wait instead of being killed.
     ///
     /// # Errors
-    /// With version 2, where no process waits; what the system says.
+    /// With version 2, where no process waits; the system's error.
     pub fn out_of_memory_waits(&self) -> Result<bool, GroupError> {
         let file = self.existing("read what happens out of memory in", OOM_1, NEEDS_VERSION_1)?;
         let table = files::table(&file, &files::read(ATTEMPTED, &file)?)?;
@@ -94,7 +94,7 @@ impl Group {
     /// Has processes that find no memory wait until there is some, or be killed.
     ///
     /// # Errors
-    /// With version 2, where no process waits; what the system says.
+    /// With version 2, where no process waits; the system's error.
     pub fn set_out_of_memory_waits(&self, waits: bool) -> Result<(), GroupError> {
         const ATTEMPTED: &str = "set what happens out of memory in";
         let file = self.existing(ATTEMPTED, OOM_1, NEEDS_VERSION_1)?;
@@ -104,7 +104,7 @@ impl Group {
     /// Has the kernel kill all processes of the group when it has to kill one.
     ///
     /// # Errors
-    /// With version 1; what the system says.
+    /// With version 1; the system's error.
     pub fn set_killed_together(&self, together: bool) -> Result<(), GroupError> {
         const ATTEMPTED: &str = "set what is killed out of memory in";
         let file = self.existing(ATTEMPTED, "memory.oom.group", files::NEEDS_VERSION_2)?;

@@ -53,7 +53,7 @@ impl Group {
     /// (version 2).
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn watch_out_of_memory(&self) -> Result<Watch, GroupError> {
         match self.version() {
             Version::One => self.watch_by_counter("memory.oom_control", None),
@@ -70,7 +70,7 @@ impl Group {
     /// Tells when the kernel has trouble to reclaim in the group.
     ///
     /// # Errors
-    /// With version 2, whose measure is time lost ([`Group::watch_stalls`]); what the system says.
+    /// With version 2, whose measure is time lost ([`Group::watch_stalls`]); the system's error.
     pub fn watch_pressure(&self, level: PressureLevel) -> Result<Watch, GroupError> {
         self.existing(ATTEMPTED, "memory.pressure_level", NEEDS_VERSION_1)?;
         self.watch_by_counter("memory.pressure_level", Some(level))
@@ -111,7 +111,7 @@ impl Watch {
     /// as an event, too.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn wait(&mut self, at_most: Duration) -> io::Result<bool> {
         let timeout = Timespec::try_from(at_most).ok();
         let flags = self.poll_flags();

@@ -17,7 +17,7 @@ pub enum HugePages {
 /// Makes a memory file of this length, all zero. `name` is what `/proc/PID/maps` shows.
 ///
 /// # Errors
-/// What the kernel says: too many files are open, or `EINVAL` for a length that its pages do not divide.
+/// The kernel's error: too many files are open, or `EINVAL` for a length that its pages do not divide.
 pub fn memory_file(name: &str, len: u64, pages: HugePages) -> io::Result<File> {
     let flags = match pages {
         HugePages::No => MemfdFlags::CLOEXEC,

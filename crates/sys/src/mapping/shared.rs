@@ -54,7 +54,7 @@ impl SharedMapping {
     /// with all other processes that map it. The mapping outlives the descriptor.
     ///
     /// # Errors
-    /// What the kernel says; permission denied for `ReadWrite` of a file that is open to read.
+    /// The kernel's error; permission denied for `ReadWrite` of a file that is open to read.
     pub fn file(file: impl AsFd, offset: u64, len: usize, access: Access) -> Result<Self, MapError> {
         let len = whole_pages(len)?;
         let protection = match access {
@@ -182,7 +182,7 @@ impl SharedMapping {
     /// been read.
     ///
     /// # Errors
-    /// What the kernel says, for instance for locked pages (`EINVAL`).
+    /// The kernel's error, for instance for locked pages (`EINVAL`).
     ///
     /// # Panics
     /// When the pages are not whole pages of this mapping.

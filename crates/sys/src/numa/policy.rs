@@ -59,7 +59,7 @@ impl Policy {
 /// Makes memory that the calling thread touches first come from where the policy says.
 ///
 /// # Errors
-/// As [`Policy::check`].
+/// Those of [`Policy::check`].
 pub fn set_thread_policy(policy: &Policy) -> io::Result<()> {
     let (mode, mask) = policy.parts()?;
     set(mode, &mask)

@@ -40,9 +40,9 @@ pub enum WeightsError {
     Refused {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
-        /// What could not be put back, and how to mend it; empty if all was.
+        /// The settings that could not be put back, and how to mend them; empty if all were.
         left: String,
     },
 }

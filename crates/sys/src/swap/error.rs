@@ -9,13 +9,13 @@ pub enum SwapError {
     /// The system refused.
     #[error("cannot {attempted} {}: {source}{advice}", path.display())]
     Io {
-        /// What was to be done.
+        /// The operation that was attempted.
         attempted: &'static str,
         /// With what.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
-        /// What would help; empty or a part of the sentence.
+        /// Advice; empty or a part of the sentence.
         advice: &'static str,
     },
     /// The file system cannot hold swap.
@@ -41,7 +41,7 @@ pub enum SwapError {
         path: PathBuf,
         /// Its length.
         bytes: u64,
-        /// What of it is there.
+        /// The bytes of it on the disk.
         on_disk_bytes: u64,
     },
     /// There is no swap in it.
@@ -49,7 +49,7 @@ pub enum SwapError {
     NotSwap {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// The problem with it.
         problem: &'static str,
     },
     /// A size, label or priority that cannot be.
@@ -57,7 +57,7 @@ pub enum SwapError {
     Value {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }

@@ -14,15 +14,15 @@ pub enum UserfaultError {
         advice(source, needs)
     )]
     Refused {
-        /// What was to be done.
+        /// The operation that was attempted.
         attempted: &'static str,
         /// The first address.
         start: u64,
         /// The length.
         bytes: u64,
-        /// What the call needs.
+        /// The requirement of the call.
         needs: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The pages belong to this process and the descriptor to another one, or the other way round.
@@ -30,7 +30,7 @@ pub enum UserfaultError {
         "cannot {attempted} {bytes} bytes at {start:#x}: they are not of the process whose userfaultfd this is"
     )]
     OtherProcess {
-        /// What was to be done.
+        /// The operation that was attempted.
         attempted: &'static str,
         /// The first address.
         start: u64,
@@ -40,7 +40,7 @@ pub enum UserfaultError {
     /// The source is not as long as what is to be filled.
     #[error("cannot {attempted} {bytes} bytes from {given}: the lengths differ")]
     Length {
-        /// What was to be done.
+        /// The operation that was attempted.
         attempted: &'static str,
         /// Bytes to be filled.
         bytes: u64,

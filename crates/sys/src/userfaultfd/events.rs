@@ -23,7 +23,7 @@ pub enum FaultKind {
 pub struct Fault {
     /// What it touched: the page's first address, or the byte's where exact addresses were asked for.
     pub address: u64,
-    /// Which thread, where thread ids were asked for.
+    /// The thread, where thread ids were requested.
     pub thread: Option<u32>,
     /// Whether it writes.
     pub write: bool,
@@ -83,7 +83,7 @@ impl Userfault {
     /// 0, without waiting.
     ///
     /// # Errors
-    /// What the system says; for a child's message, that there are too many open files (`EMFILE`).
+    /// The system's error; for a child's message, that there are too many open files (`EMFILE`).
     pub fn read(&self, messages: &mut Messages, mut each: impl FnMut(Message)) -> io::Result<usize> {
         let bytes = size_of_val(messages.raw.as_slice());
         let read = loop {

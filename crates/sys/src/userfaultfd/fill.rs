@@ -75,7 +75,7 @@ impl Userfault {
     /// Maps zeros into missing pages, without memory until they are written. Not for huge pages.
     ///
     /// # Errors
-    /// As [`Userfault::copy`].
+    /// Those of [`Userfault::copy`].
     pub fn zero_pages(&self, pages: Pages<'_>, wake: Wake) -> Result<Progress, UserfaultError> {
         let needs = "a range of small pages within one registered mapping";
         self.fill("map zeros into", abi::REQUEST_ZERO_PAGE, pages, wake.bits(), None, needs)
@@ -84,7 +84,7 @@ impl Userfault {
     /// Maps what the file has in these pages, after a minor fault.
     ///
     /// # Errors
-    /// As [`Userfault::copy`]; `EINVAL` for protection before Linux 6.4.
+    /// Those of [`Userfault::copy`]; `EINVAL` for protection before Linux 6.4.
     pub fn map_file_pages(
         &self,
         pages: Pages<'_>,
@@ -136,7 +136,7 @@ impl Userfault {
     /// over if `holes` says so.
     ///
     /// # Errors
-    /// As [`Userfault::copy`]; `EINVAL` before Linux 6.8, for unequal rights, and from any other process than the memory's own.
+    /// Those of [`Userfault::copy`]; `EINVAL` before Linux 6.8, for unequal rights, and from any other process than the memory's own.
     pub fn shift(
         &self,
         to: Pages<'_>,
@@ -194,7 +194,7 @@ impl Userfault {
     /// Wakes threads that wait in a range; they touch their page again.
     ///
     /// # Errors
-    /// As [`Userfault::copy`].
+    /// Those of [`Userfault::copy`].
     pub fn wake(&self, pages: Pages<'_>) -> Result<(), UserfaultError> {
         self.check("wake threads in", pages)?;
         let mut range = Range::from(pages);

@@ -26,7 +26,7 @@ pub enum Way {
 /// Options of a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// What it must be able to do.
+    /// The features that it must have.
     pub features: Features,
     /// Whether faults of the program alone are enough.
     pub user_mode_is_enough: bool,
@@ -46,17 +46,17 @@ pub enum OpenError {
          to open {DEVICE}, or set vm.unprivileged_userfaultfd=1 (sysctl)"
     )]
     Forbidden {
-        /// What the system call said.
+        /// The error of the system call.
         call: io::Error,
-        /// What opening the device said.
+        /// The error of opening the device.
         device: io::Error,
     },
     /// The kernel lacks what was asked for.
     #[error("cannot have {missing} from userfaultfd: this kernel offers {offered}; Linux {} is needed", missing.kernel())]
     Lacks {
-        /// What is missing.
+        /// The missing features.
         missing: Features,
-        /// What there is.
+        /// The features that there are.
         offered: Features,
     },
     /// Fork events were asked for, which this process may not have.

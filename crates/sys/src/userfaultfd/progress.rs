@@ -10,7 +10,7 @@ use std::io;
 pub struct Progress {
     /// Bytes that are done, from the first on.
     pub done_bytes: u64,
-    /// What stopped it at the page behind them.
+    /// The outcome at the page behind them, where it stopped.
     pub outcome: Outcome,
 }
 
