@@ -12,7 +12,7 @@ pub enum TraceError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file could be opened, but reading or decompressing it failed. Nothing after this can be read.
@@ -22,7 +22,7 @@ pub enum TraceError {
         path: PathBuf,
         /// The last record that was read; 0 when there was none.
         place: RecordPosition,
-        /// What the system or the decompressor said.
+        /// The error of the system or the decompressor.
         source: io::Error,
     },
     /// The file has no bytes, or its compressed stream holds none.
@@ -44,7 +44,7 @@ pub enum TraceError {
     Form {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// A trace could not be written.
@@ -52,7 +52,7 @@ pub enum TraceError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system or the encoder said.
+        /// The error of the system or the encoder.
         source: io::Error,
     },
     /// One record is broken. A reader that yields this can go on with the next record.
@@ -60,9 +60,9 @@ pub enum TraceError {
     Record {
         /// The file.
         path: PathBuf,
-        /// Which record.
+        /// The record.
         place: RecordPosition,
-        /// What is wrong with it.
+        /// The problem.
         reason: BadRecord,
     },
     /// The description of a generator is wrong.
@@ -130,7 +130,7 @@ pub enum BadRecord {
     /// The line is not what the format's lines look like.
     #[error("this is not {wanted}: \"{text}\"")]
     Malformed {
-        /// What it should be.
+        /// The expected form.
         wanted: &'static str,
         /// The part that is not, escaped and cut short.
         text: String,
@@ -173,7 +173,7 @@ pub enum SpecError {
         kind: &'static str,
         /// The part.
         part: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
         /// The settings the generator has.
         known: &'static str,
@@ -183,9 +183,9 @@ pub enum SpecError {
     Value {
         /// The setting.
         key: &'static str,
-        /// What was given.
+        /// The value that was given.
         value: String,
-        /// What it may be.
+        /// The allowed values.
         wanted: &'static str,
     },
 }

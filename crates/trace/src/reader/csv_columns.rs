@@ -13,7 +13,7 @@ use super::core::layout::{Column, Columns, Delimiter, Header, Layout, SIZE_UNKNO
 #[derive(Clone, Debug)]
 pub struct CsvColumns {
     columns: Vec<Column>,
-    /// What lies between two columns.
+    /// The delimiter between two columns.
     pub(super) delimiter: Delimiter,
     header: bool,
 }

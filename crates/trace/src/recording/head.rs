@@ -18,13 +18,13 @@ pub struct Head {
     pub granule_bytes: u64,
     /// The slices in the order of time; they do not overlap.
     pub slices: Vec<Slice>,
-    /// What accesses were seen with.
+    /// The sources of the accesses.
     pub sources: Vec<Source>,
     /// The regions that samples lie in, and regions that were mapped and never accessed.
     pub regions: Vec<Region>,
-    /// What recording cost.
+    /// The cost of recording.
     pub cost: Cost,
-    /// What a reader should know: what could not be followed, what was lost.
+    /// Notes for readers: events that could not be followed or were lost.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -75,7 +75,7 @@ pub enum Unit {
 pub struct Source {
     /// Its name on the command line: refs, writes, faults, damon, perf-mem, lackey.
     pub name: String,
-    /// What it counts.
+    /// The unit that it counts.
     pub unit: Unit,
     /// Whether it tells loads from stores. One that sees writes alone says so by samples that all are stores.
     pub tells_stores: bool,
@@ -92,7 +92,7 @@ pub enum RegionKind {
     /// Memory of the program's own, from `mmap` or an allocator.
     #[default]
     Anonymous,
-    /// What `brk` gives.
+    /// The heap that `brk` gives.
     Heap,
     /// The first thread's stack.
     Stack,
@@ -103,9 +103,9 @@ pub enum RegionKind {
 /// A stretch of a program's addresses that is one thing to the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
-    /// What people call it: `model.gguf`, `libc.so.6 text`, `heap`, `anon 3`. Unique within a recording.
+    /// Its usual name: `model.gguf`, `libc.so.6 text`, `heap`, `anon 3`. Unique within a recording.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: RegionKind,
     /// The mapped file.
     pub path: Option<String>,

@@ -94,7 +94,7 @@ impl Kind {
 /// out is 1. The tenants have no `requests` of their own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// Which generator.
+    /// The generator.
     pub kind: Kind,
     /// The exponent, for `zipf`, `phase` and `streams`.
     pub alpha: f64,

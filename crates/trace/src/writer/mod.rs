@@ -34,9 +34,9 @@ pub trait Writer {
 /// How a trace is to be written.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
-    /// The format; `None` goes by the file's name: `.parquet`, `oracleGeneral`, else csv.
+    /// The format; `None`: by the file's name: `.parquet`, `oracleGeneral`, else csv.
     pub format: Option<Format>,
-    /// What the trace was made from, such as the TRACE argument; formats with room for it keep it.
+    /// The source of the trace, such as the TRACE argument; formats with room for it keep it.
     pub source: String,
     /// The optional columns that each record comes with ([`Writer::write_with`]). Only Parquet has room for them.
     pub optional: OptionalSet,

@@ -10,7 +10,7 @@ const NO_LINE: u64 = u64::MAX;
 pub(super) struct Entry {
     /// The address over 64.
     pub line: u64,
-    /// What the memory said at the fill.
+    /// The tag that the memory gave at the fill.
     pub tag: u32,
     /// Whether it was stored to since.
     pub dirty: bool,

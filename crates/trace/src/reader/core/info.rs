@@ -16,7 +16,7 @@ pub struct Format(pub(in crate::reader) &'static FormatInfo);
 pub(crate) struct FormatInfo {
     /// The name for `--trace-format`.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// The description, in one line.
     pub about: &'static str,
     /// Parts of file names, in lower case and without a compression's ending, that no other format has.
     pub file_names: &'static [&'static str],

@@ -15,13 +15,13 @@ use crate::BadRecord;
 /// A text format whose lines are columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    /// What lies between two columns.
+    /// The delimiter between two columns.
     pub delimiter: Delimiter,
-    /// What each column says.
+    /// The meaning of each column.
     pub columns: Cow<'static, [Column]>,
     /// Whether lines may have more columns than these, of which nothing is read.
     pub more_columns: bool,
-    /// What the first line may be.
+    /// Whether the first line may be a header.
     pub header: Header,
     /// The operation where no column says it.
     pub op: Op,
@@ -102,9 +102,9 @@ pub(crate) enum Column {
     Gap,
     /// How many accesses the line stands for.
     Count,
-    /// What is done, by any word that traces use for it.
+    /// The operation, by any word that traces use for it.
     AnyOp,
-    /// What is done, by the words of this format.
+    /// The operation, by the words of this format.
     Op(&'static [(&'static str, Op)]),
 }
 
