@@ -10,7 +10,7 @@ const SMALL: usize = 256;
 
 /// A table whose entries can be dropped a few at a time.
 trait Pile: Send + std::fmt::Debug {
-    /// Drops some entries; how many it dropped.
+    /// Drops some entries. Returns how many it dropped.
     fn shrink(&mut self) -> usize;
 }
 

@@ -158,7 +158,7 @@ impl ExpiryWheel {
         None
     }
 
-    /// Refiles the coarser buckets that the cursor has entered, an item for each unit of the budget; whether that is
+    /// Refiles the coarser buckets that the cursor has entered, an item for each unit of the budget. Returns whether that is
     /// finished.
     fn refile(&mut self, budget: &mut u32) -> bool {
         while self.refiling < LEVELS && self.cursor.is_multiple_of(1 << (6 * self.refiling)) {

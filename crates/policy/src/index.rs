@@ -305,7 +305,7 @@ impl Index {
         }
     }
 
-    /// Removes an item's entry; whether it was there.
+    /// Removes an item's entry. Returns whether it was there.
     pub fn remove(&mut self, hash: u64, id: Id) -> bool {
         let tag = tag(hash);
         let at = self.segment_of(hash);

@@ -61,7 +61,8 @@ proptest! {
     }
 }
 
-/// Fills what two tenants have with as many keys each, then lets the second one flood; how many of the first one's are left.
+/// Fills what two tenants have with as many keys each, then lets the second one flood. Returns how many of the first one's are
+/// left.
 fn after_a_flood(bytes_of: impl Fn(usize) -> u64, pages: u64) -> (usize, World) {
     let mut world = World::new(tenants(&[pages]));
     let share = pages / 3 * PAGE_BYTES;

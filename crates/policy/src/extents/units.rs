@@ -114,7 +114,7 @@ impl Units {
         }
     }
 
-    /// The cache's device does not give these units any more, which are dirty. How many were not lost before.
+    /// The cache's device does not give these units any more, which are dirty. Returns how many were not lost before.
     pub fn lose(&mut self, units: Range<u64>) -> u64 {
         debug_assert!(self.dirty.all(units.clone()), "what is clean can be had from the store");
         units.map(|unit| u64::from(self.lost.insert(unit))).sum()

@@ -43,7 +43,7 @@ impl<E: Evict> Frames<E> {
         Pin::Pinned
     }
 
-    /// Takes a pin away; whether there was one. Without pins the frame stands in its order again, as one that was used.
+    /// Takes a pin away. Returns whether there was one. Without pins the frame stands in its order again, as one that was used.
     pub fn unpin(&mut self, frame: Frame) -> bool {
         let cell = self.state.cells.get(frame);
         let Some(pins) = cell.pins().checked_sub(1) else { return false };
@@ -122,7 +122,7 @@ impl<E: Evict> Frames<E> {
     }
 
     /// The frame holds something already, and it lies in this tier: a program that is taken over, a pool that starts again.
-    /// Whether there was room, and the frame was nowhere.
+    /// Returns whether there was room, and the frame was nowhere.
     pub fn adopt(&mut self, frame: Frame, tier: u8, now: u64, acts: &mut Vec<Act>) -> bool {
         let cell = self.state.cells.get(frame);
         let is_nowhere = cell.tier().is_none() && !cell.is(MOVING);
@@ -139,7 +139,7 @@ impl<E: Evict> Frames<E> {
         true
     }
 
-    /// The frame is this owner's from now on; whether it could be given, which is so while it lies nowhere.
+    /// The frame is this owner's from now on. Returns whether it could be given, which is so while it lies nowhere.
     pub fn assign(&mut self, frame: Frame, owner: u16) -> bool {
         let cell = self.state.cells.get(frame);
         let may_be = cell.tier().is_none()

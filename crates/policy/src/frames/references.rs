@@ -27,7 +27,7 @@ impl ReferenceBits {
         self.words[frame.0 as usize / 64] >> (frame.0 % 64) & 1 == 1
     }
 
-    /// Takes a frame's bit away; whether it was set.
+    /// Takes a frame's bit away. Returns whether it was set.
     #[inline]
     pub fn take(&mut self, frame: Frame) -> bool {
         let word = &mut self.words[frame.0 as usize / 64];

@@ -75,7 +75,7 @@ impl Clearings {
         self.tiers.iter().flatten().any(|clearing| clearing.overflows)
     }
 
-    /// A piece of the work, where there is any; whether there is nothing more to do.
+    /// A piece of the work, where there is any. Returns whether there is nothing more to do.
     pub fn prepare(&mut self, pages: u32, transit: &mut Transit, context: &mut Context<'_>) -> bool {
         has_free_run(pages, &mut transit.residents)
             || has_large_victim(pages, transit, context)
@@ -208,7 +208,7 @@ fn begin(tier: usize, pages: u32, residents: &mut Residents, context: &Context<'
     Some(Clearing { first, pages, at: first, stuck: 0, asked, overflows })
 }
 
-/// Takes items off a page while the piece lasts; whether all that can leave have been told to.
+/// Takes items off a page while the piece lasts. Returns whether all that can leave have been told to.
 fn clear_page(
     tier: usize,
     page: u32,

@@ -278,14 +278,14 @@ impl Ladder {
         &mut self.transit
     }
 
-    /// Notes a look-up that found a live item; returns its tier. Pass the item's tenant if it is known: looking it up costs a
+    /// Notes a look-up that found a live item. Returns its tier. Pass the item's tenant if it is known: looking it up costs a
     /// read of memory.
     #[inline]
     pub fn hit(&mut self, tenant: Option<u16>, id: Id, now: Now) -> u8 {
         self.used(tenant, id, now, false)
     }
 
-    /// Notes an access to a live item that is no look-up, such as a write; returns its tier.
+    /// Notes an access to a live item that is no look-up, such as a write. Returns its tier.
     #[inline]
     pub fn touch(&mut self, id: Id, now: Now) -> u8 {
         self.used(None, id, now, true)

@@ -145,7 +145,7 @@ impl Promotions {
         }
     }
 
-    /// Moves candidates up, making room by demoting where the faster tier has none. Whether some wait for the next step.
+    /// Moves candidates up, making room by demoting where the faster tier has none. Returns whether some wait for the next step.
     #[inline]
     pub fn promote(&mut self, transit: &mut Transit, context: &mut Context<'_>) -> bool {
         let mut budget = transit.residents.config.promote_batch;

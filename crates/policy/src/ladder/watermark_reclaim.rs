@@ -70,8 +70,8 @@ impl Relief {
             || transit.residents.tenants().is_some() && reclaim.pages(1, transit, &mut context.forced())
     }
 
-    /// Brings a tier from the low to the high watermark: class by class, then as a whole; `budget` items at most. Whether it has
-    /// to go on in the next step.
+    /// Brings a tier from the low to the high watermark: class by class, then as a whole; `budget` items at most. Returns whether
+    /// it has to go on in the next step.
     #[inline]
     pub fn relieve(
         &mut self,

@@ -246,7 +246,7 @@ impl Segments {
         Some(at)
     }
 
-    /// Takes this free segment; whether it was free. [`Self::end_restoring`] must follow.
+    /// Takes this free segment. Returns whether it was free. [`Self::end_restoring`] must follow.
     pub fn take_this(&mut self, at: u32) -> bool {
         let free = self.segments.get(at as usize).is_some_and(|segment| segment.state == State::Free);
         if free {

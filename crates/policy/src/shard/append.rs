@@ -82,7 +82,7 @@ impl Appender {
         Some(Act::Append { from, to, hash, bytes, replaced: replaced.filter(|_| stream == Stream::Fresh) })
     }
 
-    /// Takes an item out of index and log; where it was.
+    /// Takes an item out of index and log. Returns where it was.
     pub(super) fn forget(&mut self, keys: &mut Keys, hash: u64) -> Option<LogPlace> {
         let place = keys.remove_below(hash)?;
         self.log.forget(place);

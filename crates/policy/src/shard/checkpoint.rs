@@ -76,7 +76,7 @@ impl Checkpoint {
         }
     }
 
-    /// Takes a segment for the next part; whether there was one.
+    /// Takes a segment for the next part. Returns whether there was one.
     fn take_part(&mut self, log: &mut Log) -> bool {
         let segment = log.take_segment();
         self.is_starved = segment.is_none();
@@ -123,8 +123,8 @@ impl Checkpoint {
         self.position.is_none() && self.end_part(around, true)
     }
 
-    /// Hands out the part that was gathered. Unless it is the last it names the next one's segment, so that must be there. Whether it
-    /// was the last.
+    /// Hands out the part that was gathered. Unless it is the last it names the next one's segment, so that must be there.
+    /// Returns whether it was the last.
     fn end_part(&mut self, around: &mut Around<'_>, is_last: bool) -> bool {
         let Some(&segment) = self.taken.last() else { return false };
         if !is_last && !self.take_part(around.log) {
@@ -194,8 +194,8 @@ impl Checkpoints {
         recorded
     }
 
-    /// Does a piece of the one under way, or begins the one that is missing, if it `may_begin`. Whether all of it was handed out
-    /// by this.
+    /// Does a piece of the one under way, or begins the one that is missing, if it `may_begin`. Returns whether all of it was
+    /// handed out by this.
     pub(super) fn step<P: Parts>(&mut self, may_begin: bool, around: &mut Around<'_>, parts: &mut P) -> bool {
         let is_due = self.journal.lacks_checkpoint() && self.journal.fullness() >= self.retry_fullness;
         if self.under_way.is_none() && may_begin && is_due {

@@ -79,7 +79,7 @@ impl Shard {
         self.contents.forget_below(hash)
     }
 
-    /// Forgets what the log has of an item in memory that is about to change or go; where it was.
+    /// Forgets what the log has of an item in memory that is about to change or go. Returns where it was.
     pub fn forget_copy<I: Items>(&mut self, id: Id, hash: u64, items: &mut I) -> Option<LogPlace> {
         let loc = self.ladder().residents().nodes().loc(id);
         self.contents.forget_copy(id, loc, hash, items)

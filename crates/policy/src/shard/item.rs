@@ -13,7 +13,7 @@ pub struct Item<'a> {
 }
 
 impl Item<'_> {
-    /// Notes a look-up that found it, whose tenant may be known; returns its tier.
+    /// Notes a look-up that found it, whose tenant may be known. Returns its tier.
     #[inline]
     pub fn hit(self, tenant: Option<u16>) -> u8 {
         self.ladder.hit(tenant, self.id, self.now)

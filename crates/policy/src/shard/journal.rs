@@ -41,7 +41,7 @@ impl Journal {
         Recorded::InOtherHalf
     }
 
-    /// Begins the half again, where a restart finds nothing anyway; whether it does.
+    /// Begins the half again, where a restart finds nothing anyway. Returns whether it does.
     pub(super) fn rewind_if_blank(&mut self) -> bool {
         if self.is_blank {
             self.used = 0;

@@ -132,7 +132,7 @@ impl LogWork {
         fate
     }
 
-    /// Takes an item out of index and log; where it was.
+    /// Takes an item out of index and log. Returns where it was.
     pub(super) fn forget(&mut self, keys: &mut Keys, hash: u64) -> Option<LogPlace> {
         self.appender.forget(keys, hash)
     }

@@ -156,7 +156,7 @@ impl Memory {
         self.ladder.set_index_bytes(bytes, growth_bytes);
     }
 
-    /// The log has an item no more: where memory has it too, that copy is the only one now. Whether it has.
+    /// The log has an item no more: where memory has it too, that copy is the only one now. Returns whether it has.
     pub(super) fn note_changed<I: Items>(&self, hash: u64, items: &mut I) -> bool {
         let copy = self.keys.find(hash, |id| items.is_unchanged(id, self.ladder.residents().nodes().loc(id)));
         if let Some(id) = copy {

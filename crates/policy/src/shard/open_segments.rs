@@ -208,7 +208,7 @@ impl Fillings {
         None
     }
 
-    /// Ends the round; whether there was one.
+    /// Ends the round. Returns whether there was one.
     pub(super) fn end_round(&mut self) -> bool {
         self.round.take().is_some()
     }

@@ -73,7 +73,7 @@ impl Restarts {
         self.checkpoints.note_record()
     }
 
-    /// Does a piece of a checkpoint, or begins one if it `may_begin`; whether that has taken space of the log.
+    /// Does a piece of a checkpoint, or begins one if it `may_begin`. Returns whether that has taken space of the log.
     pub(super) fn step_checkpoint<P: Parts>(
         &mut self,
         may_begin: bool,

@@ -96,7 +96,7 @@ impl<O: Evict> World<O> {
         self.write_back(&dirty, &volumes);
     }
 
-    /// Plans and carries out one request, and checks what a read returns; whether it was a hit.
+    /// Plans and carries out one request, and checks what a read returns. Returns whether it was a hit.
     pub fn request(&mut self, mut request: Request) -> bool {
         let mut plan = std::mem::take(&mut self.plan);
         loop {

@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Carries the acts out; how many bytes of places each of those dropped had.
+    /// Carries the acts out. Returns how many bytes of places each of those dropped had.
     fn execute(&mut self, acts: Vec<Act>) -> Vec<u64> {
         let mut dropped = Vec::new();
         for act in acts {
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// Background work; how many bytes of places each of those dropped had.
+    /// Background work. Returns how many bytes of places each of those dropped had.
     pub fn step(&mut self) -> Vec<u64> {
         self.settle();
         let mut acts = Vec::new();
@@ -99,7 +99,7 @@ impl World {
         self.execute(acts)
     }
 
-    /// A piece of the room for a large item; whether it was the last, and how much was decided.
+    /// A piece of the room for a large item. Returns whether it was the last, and how much was decided.
     pub fn prepare(&mut self, bytes: u64) -> (bool, usize) {
         self.settle();
         let mut acts = Vec::new();

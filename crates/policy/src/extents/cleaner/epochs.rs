@@ -223,7 +223,7 @@ impl Epochs {
         self.leave(&out[begun..])
     }
 
-    /// Lets dirty units of the oldest epoch leave; how many bytes they are.
+    /// Lets dirty units of the oldest epoch leave. Returns how many bytes they are.
     fn leave(&mut self, runs: &[Range<u64>]) -> u64 {
         let oldest = &mut self.epochs[0];
         if !runs.is_empty() {

@@ -39,7 +39,7 @@ impl Cleaner {
         self.cold_watch.looked(self.now_ns, something_stays);
     }
 
-    /// Lets these parts leave, as far as they can; whether some cannot now.
+    /// Lets these parts leave, as far as they can. Returns whether some cannot now.
     pub(super) fn take_parts(&mut self, parts: &[Part], volumes: &[Volume], acts: &mut Vec<Act>) -> bool {
         debug_assert_eq!(parts.len(), volumes.len(), "a volume for each part");
         let mut something_stays = false;
@@ -62,7 +62,7 @@ impl Cleaner {
         something_stays
     }
 
-    /// Finds what is due of each volume and of all; whether anything is.
+    /// Finds what is due of each volume and of all. Returns whether anything is.
     pub(super) fn find_due(&mut self, capacity_bytes: u64) -> bool {
         let (now_ns, rules) = (self.now_ns, self.rules);
         let (mut dirty_bytes, mut coming_bytes, mut any) = (0, 0, false);
@@ -85,7 +85,7 @@ impl Cleaner {
         any || self.budget_bytes > 0
     }
 
-    /// Takes what is due, from the volume that has been dirty for longest first; whether anything could leave.
+    /// Takes what is due, from the volume that has been dirty for longest first. Returns whether anything could leave.
     pub(super) fn take_due(&mut self, acts: &mut Vec<Act>) -> bool {
         let begun = acts.len();
         let mut order = std::mem::take(&mut self.order);

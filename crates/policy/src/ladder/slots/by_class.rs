@@ -113,7 +113,7 @@ impl ByClass {
         }
     }
 
-    /// Counts the slots that a page has free; how many.
+    /// Counts the slots that a page has free. Returns how many.
     fn count_free(&mut self, at: u32, pages: &mut Pages) -> u32 {
         let page = pages.page(at);
         let (class, free) = (page.class(), page.slots_free());

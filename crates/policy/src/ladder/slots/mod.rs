@@ -195,7 +195,7 @@ impl Slots {
         }
     }
 
-    /// Takes a page back that a class keeps although nothing lies on it; whether there was one.
+    /// Takes a page back that a class keeps although nothing lies on it. Returns whether there was one.
     pub fn close_empty_page(&mut self) -> bool {
         let mut classes = (0..self.classes.runs().0).map(Class);
         let empty = classes.find_map(|class| {
