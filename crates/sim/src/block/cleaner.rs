@@ -160,7 +160,7 @@ impl Background {
         arrives_ns.into_iter().chain(self.wake_ns).chain(has_room_ns).chain(noted_ns).min()
     }
 
-    /// Takes what is done at a time; whether something has become clean.
+    /// Takes what is done at a time. Returns whether something has become clean.
     fn arrive<O: Evict>(&mut self, at_ns: u64, cache: &mut Contents<O>) -> bool {
         self.clock_ns = self.clock_ns.max(at_ns);
         self.wake_ns = self.wake_ns.filter(|wake_ns| *wake_ns > self.clock_ns);

@@ -277,7 +277,7 @@ impl<O: Evict> Simulation<O> {
         (waited_ns, bytes > 0)
     }
 
-    /// Reads what a plan names out of DRAM as far as it is there, and has the rest copied there; how many bytes are.
+    /// Reads what a plan names out of DRAM as far as it is there, and has the rest copied there. Returns how many bytes are.
     fn read_copies(&mut self, volume: Volume) -> u64 {
         let Contents { copies, counts, .. } = &mut self.contents;
         if copies.is_none() {

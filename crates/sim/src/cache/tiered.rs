@@ -247,7 +247,7 @@ impl TieredCache {
         self.note_gone(key, self.tenant);
     }
 
-    /// Reads the key from the log if it lies only there, as a server does before it runs a request; whether it is there.
+    /// Reads the key from the log if it lies only there, as a server does before it runs a request. Returns whether it is there.
     fn recall(&mut self, key: u64) -> bool {
         let hash = self.hash(key);
         while let Some(away) = self.shard.seek(hash, key, &self.items) {

@@ -505,7 +505,7 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
         }
     }
 
-    /// Enters a page in the cache; returns a page that must be written.
+    /// Enters a page in the cache. Returns a page that must be written.
     fn fill(&mut self, place: u32, write: bool) -> Option<u32> {
         let Page { line, prefetched, .. } = *self.pages.at(place);
         let number = self.pages.number(place);
