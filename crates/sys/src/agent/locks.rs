@@ -62,7 +62,7 @@ impl Locks {
         Ok(wanted)
     }
 
-    /// Unlocks what the agent has locked of a range. How many bytes that were.
+    /// Unlocks what the agent has locked of a range. Returns how many bytes that were.
     pub fn unlock(&mut self, range: Range<u64>) -> io::Result<u64> {
         let left = without(&self.held, std::slice::from_ref(&range));
         let mut unlocked = 0;

@@ -141,8 +141,8 @@ fn mark(address: u64, bytes: u64, draw: Draw) -> io::Result<u64> {
     draw.runs(address, bytes).map(|run| set(run.start..run.end).map(u64::from)).sum()
 }
 
-/// Gives advice about what is mapped of a range, and passes over what is not or is of a kind that has no such flag: a program gives
-/// memory back whenever it likes. Whether all of it was mapped.
+/// Gives advice about what is mapped of a range, and passes over what is not or is of a kind that has no such flag: a program
+/// gives memory back whenever it likes. Returns whether all of it was mapped.
 fn advise_mapped(address: u64, bytes: u64, advice: libc::c_int) -> io::Result<bool> {
     match advise(address, bytes, advice) {
         Ok(()) => Ok(true),

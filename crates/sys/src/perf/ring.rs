@@ -84,7 +84,7 @@ impl Ring {
         unsafe { self.start.add(offset).cast::<u64>().read_volatile() }
     }
 
-    /// Tells each record up to the head, and gives their room back; returns how many were lost because there was none.
+    /// Tells each record up to the head, and gives their room back. Returns how many were lost because there was none.
     pub fn drain(&mut self, mut each: impl FnMut(Record<'_>)) -> u64 {
         // Acquire: the records were written before the head.
         let head = self.end(HEAD_AT).load(Ordering::Acquire);

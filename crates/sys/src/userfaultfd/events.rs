@@ -79,8 +79,8 @@ impl Messages {
 }
 
 impl Userfault {
-    /// Reads the messages that are there, as many as there is room for, in one system call; returns how many. None are there:
-    /// 0, without waiting.
+    /// Reads the messages that are there, as many as there is room for, in one system call. Returns how many. None are there: 0,
+    /// without waiting.
     ///
     /// # Errors
     /// The system's error; for a child's message, that there are too many open files (`EMFILE`).

@@ -225,7 +225,7 @@ fn of_number(number: libc::c_long) -> io::Result<OwnedFd> {
     }
 }
 
-/// Agrees on the interface and its features; returns all that the kernel has.
+/// Agrees on the interface and its features. Returns all that the kernel has.
 fn handshake(descriptor: BorrowedFd<'_>, wanted: Features) -> Result<Features, OpenError> {
     let mut api = Api { api: abi::API, features: wanted.bits(), ioctls: 0 };
     // SAFETY: the request names no memory.
