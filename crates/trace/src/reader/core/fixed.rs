@@ -49,8 +49,8 @@ impl<R: BufRead, F: FixedFormat<N>, const N: usize> Fixed<R, F, N> {
         read_error(&self.path, RecordPosition::Record(self.record_number), error)
     }
 
-    /// Reads the one record that lies across two buffers, or the rest of the file that is none; how many bytes
-    /// there were.
+    /// Reads the one record that lies across two buffers, or the rest of the file that is none. Returns how many bytes there
+    /// were.
     fn read_across(&mut self, record: &mut [u8; N]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < N {

@@ -194,7 +194,7 @@ impl Parsed {
     }
 }
 
-/// Cuts `line` and gives each field to `visit` with its number from 0; how many there were.
+/// Cuts `line` and gives each field to `visit` with its number from 0. Returns how many there were.
 #[inline]
 pub(crate) fn each_field(line: &[u8], delimiter: Delimiter, mut visit: impl FnMut(usize, &[u8])) -> usize {
     let mut found = 0;
