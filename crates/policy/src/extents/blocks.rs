@@ -98,7 +98,7 @@ impl<O: Evict> Extents<O> {
             }
         }
         let next = eviction.next_group(loser, |group| may_go(map.units_of_group(group)));
-        // Where nothing is clean what goes is dirty.
+        // Where no block is clean a dirty one is evicted.
         let is_whole = |group| !units.has_lost(map.units_of_group(group));
         let group = next.or_else(|| eviction.next_group(loser, is_whole)).ok_or(NoRoom::Busy)?;
         if units.dirty().any(map.units_of_group(group)) {
@@ -134,8 +134,8 @@ impl<O: Evict> Extents<O> {
         self.eviction.block_goes(slot, self.map.share_at(slot), why);
     }
 
-    /// Lets the blocks of these parts, which a verdict named, pass for used just now: they cannot go in the foreseeable future,
-    /// and what comes behind them may.
+    /// Marks the blocks of these parts, which a verdict named, as used just now: they cannot be evicted in the foreseeable
+    /// future, and the blocks after them may be.
     pub fn pass_over(&mut self, parts: &[Part]) {
         for part in parts {
             if let Some((_, block)) = self.map.block_of_unit(part.at / UNIT_BYTES) {
@@ -194,7 +194,7 @@ impl<O: Evict> Extents<O> {
         next
     }
 
-    /// Visits what the cache has of a volume's range, in the order of addresses, and whether each part is dirty.
+    /// Visits the cached parts of a volume's range, in the order of addresses, with whether each is dirty.
     pub fn visit(&mut self, volume: Volume, range: Range<u64>, mut each: impl FnMut(Part, bool)) {
         self.map.cover(volume, self.map.pieces_of(&range), &mut self.found);
         let dirty = self.units.dirty();

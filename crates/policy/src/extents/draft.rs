@@ -63,7 +63,7 @@ impl Extent {
     }
 }
 
-/// The plan of one request, while it is made. Its blocks are known; what they are about to hold is noted as it is planned.
+/// The plan of one request, while it is made. Its blocks are known; their coming content is noted as it is planned.
 pub(super) struct Draft<'a> {
     pub map: &'a Map,
     pub units: &'a mut Units,
@@ -78,7 +78,7 @@ impl Draft<'_> {
         Extent::of(self.map, self.request, block)
     }
 
-    /// A write past the cache: what is there of it becomes invalid, and is written back before that where it is dirty.
+    /// A write past the cache: its cached units become invalid, and dirty ones are written back before that.
     pub fn around(mut self, found: &[Block]) -> Verdict {
         for block in found {
             let extent = self.extent(block);
@@ -172,7 +172,7 @@ impl Draft<'_> {
             Fill::Units => self.rule.read.is_some() && edges.iter().any(lacks),
         };
         if fills_whole {
-            // Read as one, with what is about to be overwritten: one request to the backing store.
+            // Read together with the bytes that are about to be overwritten: one request to the backing store.
             let mut stored = asked.clone();
             for run in self.units.valid().runs(units.clone(), false) {
                 push_range(&mut self.plan.fetch, extent.range(run.clone()));

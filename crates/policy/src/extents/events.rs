@@ -45,7 +45,7 @@ impl Changes {
         }
     }
 
-    /// Appends what has happened since this was called last, in order.
+    /// Appends the events since the last call, in order.
     pub fn take(&mut self, into: &mut Vec<Event>) {
         if let Some(events) = &mut self.events {
             into.append(events);

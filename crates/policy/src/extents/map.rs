@@ -102,7 +102,7 @@ impl Map {
         self.space.share(self.geometry.group_of(slot))
     }
 
-    /// The groups, and what is free in them.
+    /// The groups, and the free slots in them.
     pub(super) fn space(&self) -> &Space {
         &self.space
     }

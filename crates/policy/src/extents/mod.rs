@@ -103,7 +103,7 @@ pub enum Mode {
     WriteBack,
     /// Into both.
     WriteThrough,
-    /// Into the backing store; what the cache has of the range is dropped.
+    /// Into the backing store; the cached parts of the range are dropped.
     WriteAround,
 }
 

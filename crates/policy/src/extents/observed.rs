@@ -24,12 +24,12 @@ use super::{Config, Extents, Fill, Volume};
 const GROUPS: u64 = 256;
 /// Bytes of a region of the sample, or four of the largest blocks where that is more.
 const REGION_BYTES: u64 = 1 << 20;
-/// Requests of a volume in the sample before it first chooses. The time until it does so again doubles, and what it has seen
-/// counts half from then on.
+/// Requests of a volume in the sample before it first chooses. The time until it does so again doubles, and earlier costs count
+/// half from then on.
 const PERIOD_FIRST: u32 = 64;
 /// The longest such time.
 const PERIOD_LAST: u32 = 4096;
-/// Another rule must be cheaper by so much, in 1/256.
+/// Another rule must be cheaper by this part, in 1/256.
 const MARGIN: u64 = 8;
 /// Requests that may be noted and not observed yet.
 const NOTED_MAX: usize = 64;
@@ -58,7 +58,7 @@ impl Sizer {
         self.observer.as_ref().map_or(self.around, |observer| observer.rule(volume))
     }
 
-    /// A request is planned that gets a place for what it misses.
+    /// A request is planned whose misses get places.
     pub(super) fn note(&mut self, request: &Request) {
         if let Some(observer) = &mut self.observer {
             observer.note(request);
@@ -113,7 +113,7 @@ impl Observer {
         let none = Around::default();
         let each = (0..classes)
             .flat_map(|class| [None, Some(class)].map(|write| Around { read: Some(class), write }));
-        // A block of the smallest class around a write is what the request gets anyway.
+        // A block of the smallest class around a write is the one that the request gets anyway.
         let differs = |rule: &Around| rule.write != Some(0) && !(fill == Fill::Whole && rule.read == Some(0));
         let rules: Vec<Around> = std::iter::once(none).chain(each.filter(differs)).collect();
         let share = (GROUPS as f64 / f64::from(geometry.groups())).min(1.0);

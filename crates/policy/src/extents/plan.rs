@@ -50,9 +50,9 @@ pub enum Verdict {
     /// [`Plan::clean`] must be written back first and be [`super::Units::cleaned`]; then plan again with [`Plan::again`] set.
     /// Nothing is pinned meanwhile. A caller that will not wait calls [`Plan::settle_for_less`] and plans again at once.
     Clean,
-    /// Write-back, and no place could be had: all that could go is in use by plans in flight, others than this one. Plan again with
-    /// [`Plan::again`] set when one of them is finished. Where none other is in flight the request is larger than what there is, and the
-    /// rest of it goes past the cache.
+    /// Write-back, and no place could be had: all candidates are in use by other plans in flight. Plan again with [`Plan::again`]
+    /// set when one of them is finished. Where no other plan is in flight the request is larger than the cache, and the rest of
+    /// it goes past the cache.
     Busy,
 }
 
@@ -72,14 +72,14 @@ pub struct Plan {
     pub cached: Vec<Part>,
     /// Read from the backing store.
     pub fetch: Vec<Range<u64>>,
-    /// Written to the cache, from what was fetched and what the request brings.
+    /// Written to the cache, from the fetched bytes and those of the request.
     pub fill: Vec<Part>,
     /// The bytes of the request (to the byte) that are written to the backing store at once.
     pub through: Vec<Range<u64>>,
     /// Parts that a write past the cache made invalid there.
     pub dropped: Vec<Part>,
-    /// Of what the plan made valid, what was not before: what [`super::Units::invalidate`] is told when the plan fails before
-    /// anything was stored.
+    /// Parts that the plan made valid and that were not valid before: the argument of [`super::Units::invalidate`] when the plan
+    /// fails before anything was stored.
     pub fresh: Vec<Part>,
     /// Ranges that the plan made dirty or left so.
     pub dirtied: Vec<Range<u64>>,

@@ -35,7 +35,7 @@ impl<O: Evict> Extents<O> {
         }
     }
 
-    /// Whether a request gets no place for what it misses.
+    /// Whether the misses of a request get no place.
     fn turns_away(&mut self, request: &Request, pieces: &Range<u64>) -> bool {
         if self.admission.is_open() {
             return false;
@@ -49,7 +49,7 @@ impl<O: Evict> Extents<O> {
         unworthy && !self.map.space().can_open(self.map.shares().of(request.volume))
     }
 
-    /// Decides what a request needs, and notes it as done; see [`Plan`] and [`Verdict`].
+    /// Plans a request, and notes the plan as carried out; see [`Plan`] and [`Verdict`].
     pub fn plan(&mut self, request: &Request, plan: &mut Plan) -> Verdict {
         plan.clear();
         let first = !std::mem::take(&mut plan.again);
@@ -203,7 +203,7 @@ impl<O: Evict> Extents<O> {
                     plan.missing.push(gap);
                 }
             } else if !first {
-                // Of what it was to get when it was first looked at, what it has not got yet.
+                // The pieces that it was to get when it was first looked at, and has not got yet.
                 for missing in &plan.missing {
                     want(gap.start.max(missing.start)..gap.end.min(missing.end));
                 }

@@ -44,7 +44,8 @@ impl Shares {
         self.held.len() as u16
     }
 
-    /// Lets a volume take its space from a share; share 0 unless said otherwise. What it has stays where it was taken.
+    /// Lets a volume take its space from a share; share 0 unless said otherwise. Its present blocks stay in the share that they
+    /// were taken from.
     pub fn assign(&mut self, volume: Volume, share: Share) {
         let at = usize::from(volume.0);
         if self.of.len() <= at {

@@ -65,7 +65,7 @@ impl Units {
         self.dirty_units * UNIT_BYTES
     }
 
-    /// Units hold, or are about to hold, what the volume has.
+    /// Units hold, or are about to hold, the volume's content.
     pub(super) fn fill(&mut self, units: Range<u64>) {
         self.valid.set(units);
     }
@@ -105,8 +105,8 @@ impl Units {
         }
     }
 
-    /// Notes that these parts of the cache do not hold what their plan said: filling them failed. None of them is lost: what was stays so
-    /// ([`Self::without_lost`]).
+    /// Notes that these parts of the cache do not hold the content that their plan said: filling them failed. None of them is
+    /// lost: lost units stay so ([`Self::without_lost`]).
     pub fn invalidate(&mut self, parts: &[Part]) {
         self.cleaned(parts);
         for part in parts {

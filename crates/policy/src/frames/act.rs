@@ -135,7 +135,7 @@ pub enum Pin {
 pub enum End {
     /// The frame lies at the new place. The old one is free, or holds its clean copy.
     Arrived {
-        /// Whether what is left at the old place is kept as a copy.
+        /// Whether the content at the old place is kept as a copy.
         copy_stays: bool,
     },
     /// It turned out to be zero, so it lies nowhere; both places are free.

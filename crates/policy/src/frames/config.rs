@@ -14,7 +14,7 @@ pub const NO_QUOTA: u32 = u32::MAX;
 pub struct TierConfig {
     /// Its capacity.
     pub frames: u32,
-    /// Whether a program uses what lies here without a fault: DRAM, another NUMA node. Compressed memory and flash are not.
+    /// Whether a program uses frames here without a fault: DRAM, another NUMA node. Compressed memory and flash are not.
     pub in_place: bool,
     /// Whether a frame that is fetched from here leaves a clean copy, so that its demotion needs no write. A copy takes otherwise
     /// unused room, and is given up first.

@@ -75,7 +75,7 @@ impl<E: Evict> Frames<E> {
             && let Some(tier) = cell.tier()
         {
             self.state.leave_order(frame, tier, Departure::Deleted);
-            // What is being written back is still read from.
+            // A frame that is being written back is still read from.
             if !cell.is(WRITING) {
                 self.state.accounts.release(cell.owner, tier);
                 acts.push(Act::Free { frame, tier });

@@ -61,8 +61,8 @@ impl<E: Evict> Frames<E> {
         }
     }
 
-    /// The frame may be needed soon. With watermarks it comes into what is free above the low one; without, room is made
-    /// for it as for a demand. `insertion` says where it enters the order.
+    /// The frame may be needed soon. With watermarks it comes into free frames above the low one; without, room is made for it as
+    /// for a demand. `insertion` says where it enters the order.
     pub fn prefetch(
         &mut self,
         frame: Frame,

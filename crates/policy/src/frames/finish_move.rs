@@ -17,7 +17,7 @@ impl<E: Evict> State<E> {
         acts: &mut Vec<Act>,
     ) -> Option<Settled> {
         let stays = self.moves.get(ticket)?.0.what.stays;
-        // What was written or pinned at its old place is there and nowhere else.
+        // A frame that was written or pinned at its old place is there and nowhere else.
         let outcome = if stays && outcome == Outcome::Done { Outcome::Touched } else { outcome };
         let (one, is_void) = match self.moves.settle(ticket, outcome)? {
             moves::Settled::Live(one) => (one, false),
@@ -132,7 +132,7 @@ impl<E: Evict> State<E> {
             self.enter_order(frame, to, Origin::Demoted);
         } else if let Some(to) = what.to {
             self.accounts.release(what.owner, to);
-            // What an older copy further down holds is of no use any longer.
+            // An older copy further down is of no use any longer.
             self.give_up_copy(frame, acts);
             return End::Zero;
         }

@@ -11,7 +11,7 @@ struct Level {
     used: u32,
     /// Filled by clean copies: room that is given up when it is needed.
     copies: u32,
-    /// Of `used`, what moves under way will give back.
+    /// The part of `used` that moves under way will give back.
     leaving: u32,
     /// Free frames fell below `low` and have not come up to `high` since.
     refilling: bool,

@@ -152,7 +152,7 @@ impl<E: Evict> State<E> {
         }
         self.order.enter(frame, cell.owner, tier, origin);
         if cell.pins() > 0 {
-            // The order keeps what it knows of it until it is unpinned.
+            // The order keeps its state of the frame until it is unpinned.
             self.order.leave(frame, cell.owner, tier, Departure::Moved);
         } else {
             self.accounts.owners.set_movable(cell.owner, tier, true);

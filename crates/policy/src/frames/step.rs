@@ -16,7 +16,7 @@ impl<E: Evict> Frames<E> {
         let tiers = self.state.accounts.space.tiers();
         let end = self.state.moves.counts().opened + u64::from(budget);
         let mut mover = Mover { state: &mut self.state, now, rng, acts, why: Why::Demand };
-        // From below: what has room gives room to the tier above.
+        // From below: a tier with room gives room to the tier above.
         for tier in (0..tiers - 1).rev() {
             mover.make_free(tier, end);
         }

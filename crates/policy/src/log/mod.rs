@@ -219,8 +219,8 @@ impl Log {
         self.segments.live_bytes() + u64::from(bytes) <= self.room_bytes()
     }
 
-    /// Whether so much was copied for a single segment of fresh items that going on would wear the device for nothing: items
-    /// of unlike sizes can leave ends that no account foresees. Then some go, as if there were no room.
+    /// Whether so many bytes were copied for a single segment of fresh items that more copying would wear the device for nothing:
+    /// items of unlike sizes can leave ends that no account foresees. Then some are dropped, as if there were no room.
     fn is_futile(&self) -> bool {
         let segments_max = (2.0 / self.config.reserve.max(0.01)).max(16.0);
         self.kept_since_fresh as f64 > segments_max * f64::from(self.config.segment_bytes)
@@ -294,7 +294,7 @@ impl Log {
         if !self.is_choked(unwritten) {
             return Outlet::Open { room_bytes };
         }
-        // Half of what is free: ends of segments are lost to items that do not fit them.
+        // Half of the free space: ends of segments are lost to items that do not fit them.
         let segments = (UNWRITTEN_MAX + 2).saturating_sub(unwritten) as u64;
         let free = u64::from(self.segments.free().saturating_sub(FREE_FOR_KEPT)).min(segments).min(1);
         Outlet::Choked { room_bytes, spare_bytes: free * u64::from(self.config.segment_bytes) / 2 }
@@ -365,12 +365,12 @@ impl Log {
         self.segments.live_in(segment)
     }
 
-    /// Skips to the next page in a stream's open segment, so that the driver can write what is there for good.
+    /// Skips to the next page in a stream's open segment, so that the driver can write the bytes before it for good.
     pub fn pad(&mut self, stream: Stream) {
         self.segments.pad(stream);
     }
 
-    /// Closes the open segment of a stream, so that what comes next begins another.
+    /// Closes the open segment of a stream, so that the next item begins another.
     pub fn seal(&mut self, stream: Stream) {
         self.segments.seal(stream);
     }

@@ -143,7 +143,7 @@ impl Admission {
         }
     }
 
-    /// Notes what is to be done when the acts at hand are carried out.
+    /// Notes the next step for when the acts at hand are carried out.
     fn note(&mut self, answer: Admit) {
         self.tries += u32::from(answer != Admit::Again);
         self.next = match answer {

@@ -18,7 +18,7 @@ pub(super) struct Appender {
     acts: VecDeque<Act>,
 }
 
-/// Hands out what is to be written of a segment.
+/// Hands out the bytes of a segment that are to be written.
 fn writes(acts: &mut VecDeque<Act>, segment: u32) -> impl FnMut(std::ops::Range<u32>) {
     move |range| acts.push_back(Act::Write { segment, start: range.start, end: range.end })
 }
@@ -45,7 +45,7 @@ impl Appender {
         &self.fillings
     }
 
-    /// The segments that are being filled, to note what the device has done of them.
+    /// The segments that are being filled, to note the work that the device has done.
     pub(super) fn fillings_mut(&mut self) -> &mut Fillings {
         &mut self.fillings
     }
@@ -103,7 +103,7 @@ impl Appender {
         self.fillings.unsealed().into_iter().for_each(|segment| self.seal(segment));
     }
 
-    /// Writes what a stream's open segment has, to the last byte.
+    /// Writes a stream's open segment, to the last byte appended.
     pub(super) fn flush(&mut self, stream: Stream) {
         if let Some(segment) = self.fillings.open(stream) {
             self.log.pad(stream);

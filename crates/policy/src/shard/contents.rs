@@ -120,7 +120,7 @@ impl Contents {
         }
     }
 
-    /// Goes on with the piece at hand; what is to be done for it. `None`: there is none, or it is over.
+    /// Continues the piece at hand. Returns its next act; `None`: there is no piece, or it is over.
     pub(super) fn go_on<I: Items>(&mut self, items: &mut I) -> Option<Act> {
         let work = self.log.as_mut().filter(|work| work.is_at_work())?;
         let act = work.go_on(&mut self.memory, items);
@@ -134,7 +134,7 @@ impl Contents {
         self.log.as_mut().and_then(LogWork::next_act)
     }
 
-    /// Has tier 0 charged with what the log's state takes.
+    /// Charges tier 0 with the bytes of the log's state.
     pub(super) fn charge_log(&mut self) {
         if let Some(work) = &self.log {
             self.memory.charge_log(work.log().metadata_bytes());

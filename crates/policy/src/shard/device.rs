@@ -22,8 +22,8 @@ impl<'a> Device<'a> {
 }
 
 impl Device<'_> {
-    /// Everything before byte `end` of a segment that is being filled is safe on the device: what was [written](super::Act::Write) of
-    /// it, in order.
+    /// Everything before byte `end` of a segment that is being filled is safe on the device: the bytes of it that were
+    /// [written](super::Act::Write), in order.
     pub fn note_safe(&mut self, segment: u32, end: u32) {
         if let Some((work, _)) = self.contents.log_mut() {
             work.parts().appender.fillings_mut().note_safe(segment, end);
@@ -117,7 +117,7 @@ impl Device<'_> {
         self.contents.memory().note_changed(hash, items)
     }
 
-    /// Forgets everything that the log has. Acts follow that seal what is being filled.
+    /// Forgets everything that the log has. Acts follow that seal the open segments.
     pub fn clear(&mut self) {
         let Some((work, memory)) = self.contents.log_mut() else { return };
         work.parts().appender.log_mut().kill_all();

@@ -44,11 +44,11 @@ impl Shard {
         self.memory().find(hash, key, items).is_none().then(|| log.away(hash, place))
     }
 
-    /// Whether what was read for a look-up is still what its key has.
+    /// Whether the bytes read for a look-up are still those of its key.
     pub fn stage(&self, away: &Away) -> Staged {
         let now = self.memory().keys().place_below(away.hash).filter(|place| place.is_same(away.place));
         let now = self.contents.log().zip(now).map(|(log, place)| log.away(away.hash, place));
-        // A segment may have been filled anew; and what was in memory may not be there any more.
+        // A segment may have been filled anew; and an item in memory may not be there any more.
         let is_current =
             |now: Away| now.sequence == away.sequence && (!away.is_in_memory || now.is_in_memory);
         if now.is_some_and(is_current) { Staged::Here } else { Staged::Elsewhere }
@@ -79,7 +79,7 @@ impl Shard {
         self.contents.forget_below(hash)
     }
 
-    /// Forgets what the log has of an item in memory that is about to change or go. Returns where it was.
+    /// Forgets the log's copy of an item in memory that is about to change or leave. Returns where it was.
     pub fn forget_copy<I: Items>(&mut self, id: Id, hash: u64, items: &mut I) -> Option<LogPlace> {
         let loc = self.ladder().residents().nodes().loc(id);
         self.contents.forget_copy(id, loc, hash, items)

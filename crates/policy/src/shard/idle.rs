@@ -24,12 +24,12 @@ impl Shard {
         }
     }
 
-    /// Does what is due without a request: expired items, and memory for the first ones. Acts follow.
+    /// Does the work that is due without a request: expired items, and memory for the first ones. Acts follow.
     pub fn idle(&mut self) {
         self.contents.memory_mut().ladder_mut().idle(self.now, self.under_way.decided());
     }
 
-    /// Does a piece of the log's own work. Acts follow. The driver has told before what it has written, read and freed.
+    /// Does a piece of the log's own work. Acts follow. The driver has told before which bytes it has written, read and freed.
     pub fn advance(&mut self, rng: &mut Rng) {
         debug_assert!(self.is_at_rest(), "the log's work begins when all that was decided is carried out");
         self.contents.begin_piece(rng);

@@ -102,7 +102,7 @@ impl Keys {
         (self.index.bytes() + self.log_bytes + self.driver_bytes, self.index.growth_bytes())
     }
 
-    /// Forgets all keys, above and below, at once. What is held is held on.
+    /// Forgets all keys, above and below, at once. The bytes that the driver and the log hold are still charged.
     pub(super) fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
         self.index.clear_into(deferred_free);
     }

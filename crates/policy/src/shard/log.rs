@@ -23,7 +23,7 @@ pub struct LogWork {
     unindexed: u64,
 }
 
-/// The parts of a log's work, for what the device tells.
+/// The parts of a log's work, for the events of its device.
 #[derive(Debug)]
 pub(super) struct LogParts<'a> {
     pub(super) appender: &'a mut Appender,
@@ -123,7 +123,7 @@ impl LogWork {
         if fate == Fate::Enters {
             let item = (leaving.hash, leaving.bytes, 0);
             match self.appender.append(memory.keys_mut(), Stream::Fresh, item, from) {
-                // Before what comes of it is written.
+                // Handed out before the writes that follow from it.
                 Some(act) => self.appender.push_first(act),
                 None => fate = Fate::Refused,
             }

@@ -193,7 +193,7 @@ mod tests {
     use std::collections::BTreeMap;
     use tiermem_base::Rng;
 
-    /// Carries out what the ladder has decided: dropped items leave, and every other move arrives.
+    /// Carries out the ladder's decisions: dropped items leave, and every other move arrives.
     fn carry_out(acts: &mut Vec<Act>, memory: &mut Memory, all: &mut BTreeMap<Id, Entry>) {
         let mut moves = Vec::new();
         for act in acts.drain(..) {

@@ -166,7 +166,7 @@ pub trait Items {
     fn bring_near(&self, id: Id, loc: Loc);
 }
 
-/// Bytes of an item: what the driver stores for it, header and key among them.
+/// Bytes of an item as the driver stores it, header and key included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// In memory.
@@ -342,7 +342,7 @@ pub enum Act {
 /// A change of a shard's memory while it runs.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
-    /// A tier's capacity, in bytes. What is above it leaves a little in every step.
+    /// A tier's capacity, in bytes. Items above it leave, a few in every step.
     Capacity {
         /// The tier.
         tier: usize,
@@ -398,7 +398,7 @@ impl Shard {
         self.contents.log()
     }
 
-    /// The face of the shard towards the log's device, which tells it what it has done.
+    /// The face of the shard towards the log's device, through which the device tells its events.
     #[inline]
     pub fn device(&mut self) -> Device<'_> {
         Device::new(&mut self.contents)
@@ -421,7 +421,7 @@ impl Shard {
         self.now.unix_ms = self.now.unix_ms.max(unix_ms);
     }
 
-    /// The time: what was told, and requests that have begun.
+    /// The time as it was told, and the number of requests that have begun.
     #[inline]
     pub fn now(&self) -> Now {
         self.now
@@ -453,11 +453,11 @@ impl Shard {
 
     #[inline(never)]
     fn decide_next<I: Items>(&mut self, items: &mut I, rng: &mut Rng) -> Option<Act> {
-        // Apart from what goes on: most acts of a full store were decided already, and handing one out is short.
+        // Apart from the work under way: most acts of a full store were decided already, and handing one out is short.
         self.next_decided(items).or_else(|| self.decide_more(items, rng))
     }
 
-    /// The next act of what was decided.
+    /// The next act of decisions already made.
     #[inline]
     fn next_decided<I: Items>(&mut self, items: &mut I) -> Option<Act> {
         if let Some(act) = self.contents.next_act() {
@@ -470,7 +470,7 @@ impl Shard {
         Some(self.hand_out(decision, items))
     }
 
-    /// Goes on with the piece at hand and with what is being admitted, until there is an act.
+    /// Continues the piece at hand and the admission under way, until there is an act.
     #[inline(never)]
     fn decide_more<I: Items>(&mut self, items: &mut I, rng: &mut Rng) -> Option<Act> {
         loop {

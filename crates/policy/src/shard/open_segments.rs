@@ -41,7 +41,7 @@ struct Filling {
 }
 
 impl Filling {
-    /// Takes out what is on the device and needs no announcing.
+    /// The next item to announce. Items before it that are on the device and need no announcing are taken out.
     fn next_to_announce(&mut self, budget: &mut usize, keys: &Keys) -> Option<Unannounced> {
         while let Some(&item) = self.unannounced.front().filter(|item| item.end <= self.safe && *budget > 0) {
             *budget -= 1;
@@ -74,7 +74,7 @@ struct Round {
 pub struct Withdrawn {
     /// Its bytes in the segment.
     pub bytes: Range<u32>,
-    /// Whether it would have been announced for the first time: what has survived was announced where it lay before.
+    /// Whether it would have been announced for the first time: a survivor was announced where it lay before.
     pub is_new: bool,
 }
 
@@ -107,7 +107,7 @@ impl Fillings {
         self.all.iter_mut().find(|filling| filling.segment == segment)
     }
 
-    /// An item of `bytes` comes to its segment. Returns what is to be written of the segment.
+    /// An item of `bytes` comes to its segment. Returns the bytes of the segment that are to be written.
     pub(super) fn append(
         &mut self,
         stream: Stream,
@@ -143,7 +143,7 @@ impl Fillings {
         });
     }
 
-    /// Changes a filling, and has written of it what can be written.
+    /// Changes a filling, and has its bytes written as far as they can be.
     fn change(
         &mut self,
         segment: u32,
@@ -193,7 +193,7 @@ impl Fillings {
         self.round = Some(Round { at: 0, budget: ANNOUNCED_MAX });
     }
 
-    /// The next item of the round to be announced. `waits`: what is alive waits for room in the journal.
+    /// The next item of the round to be announced. `waits`: live items wait for room in the journal.
     pub(super) fn next_announcement(&mut self, keys: &Keys, waits: bool) -> Option<Duty> {
         let round = self.round.as_mut()?;
         while let Some(filling) = self.all.get_mut(round.at) {

@@ -32,7 +32,7 @@ pub enum Duty {
     },
     /// Say so with [`settled`](super::Device::settled) when all that was written by now is safe.
     Settle(Settling),
-    /// Write what was gathered as a part of the checkpoint to this segment, and say so with
+    /// Write the gathered rows as a part of the checkpoint to this segment, and call
     /// [`part_written`](super::Device::part_written).
     WritePart {
         /// The segment.
@@ -70,8 +70,8 @@ pub enum Recorded {
     Behind,
     /// At the beginning of the other half. A checkpoint begins here: replaying begins with this record when it is complete.
     InOtherHalf,
-    /// At the beginning of the same half, over what a restart would need: before it is written a restart must find nothing, until
-    /// another checkpoint is complete.
+    /// At the beginning of the same half, over records that a restart would need: before it is written a restart must find
+    /// nothing, until another checkpoint is complete.
     OverLost {
         /// Whether a restart would have found something until now.
         is_first: bool,

@@ -48,7 +48,7 @@ impl Restarts {
         self.duties.pop_front()
     }
 
-    /// A round of announcing is over: what it leaves no more to do for.
+    /// A round of announcing is over: emptied segments and filled ones that need no more announcing get their duties.
     fn note_announced(&mut self, appender: &mut Appender, emptying: &mut Emptying) {
         let first = appender.fillings().first_unannounced(Some(Stream::Kept)).unwrap_or(u64::MAX);
         while let Some(segment) = emptying.next_announced(first) {

@@ -16,7 +16,7 @@ impl Shard {
         self.contents.memory_mut().adopt(loc, place_bytes, entry, self.now)
     }
 
-    /// Puts a log below memory, with what it holds. Before anything enters.
+    /// Puts a log below memory, with the items that it holds. Call it before any item enters.
     pub fn attach_log(&mut self, state: LogState) {
         self.contents.memory_mut().keys_mut().begin_with(state.index);
         let (used, needs_other_half) = state.journal;

@@ -34,7 +34,7 @@ enum Stage {
 struct Victim {
     walk: Walk,
     stage: Stage,
-    /// Hashes of what was swept up and has not left yet.
+    /// Hashes of entries that were swept up and have not left yet.
     lost: Vec<u64>,
 }
 
@@ -173,7 +173,7 @@ impl Emptying {
                     victim.lost.push(hash);
                 }
             });
-            // What was found leaves first, one by one; it is not found again.
+            // Entries that were found leave first, one by one; they are not found again.
             victim.stage = match next {
                 Some(from) => Stage::Sweeping { from, is_at_work: false },
                 None => Stage::Sweeping { from: END, is_at_work: false },
@@ -197,7 +197,7 @@ impl Emptying {
 
     /// A segment is emptied; the act that gives it free.
     fn note_emptied(&mut self, segment: u32, appender: &mut Appender) -> Act {
-        // Survivors must be safe before what they came from is overwritten.
+        // Survivors must be safe before the segment that they came from is overwritten.
         appender.flush(Stream::Kept);
         let appended = appender.fillings().appended();
         self.emptied.push(Emptied { segment, appended, is_announced: false });

@@ -38,7 +38,7 @@ impl UnderWay {
         UnderWay { decided, handed_out: 0, moves: VecDeque::new(), settled: VecDeque::new() }
     }
 
-    /// Where the ladder puts what it decides.
+    /// The list into which the ladder puts its decisions.
     #[inline]
     pub(super) fn decided(&mut self) -> &mut Vec<ladder::Act> {
         debug_assert_eq!(self.handed_out, 0, "a decision follows when all of the one before are handed out");

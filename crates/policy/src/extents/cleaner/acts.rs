@@ -58,7 +58,7 @@ pub enum Act {
 /// The outcome of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// These runs of a copy's units, ascending, are in a buffer. What is missing is not dirty any more, or lost.
+    /// These runs of a copy's units, ascending, are in a buffer. Units that are missing are not dirty any more, or lost.
     Copied(&'a [Range<u64>]),
     /// The store took it in this session ([`super::Cleaner::add`]).
     Sent {

@@ -122,7 +122,7 @@ impl Epochs {
         }
         let newest = self.newest();
         for (frame, mask) in parts(units) {
-            // The write began before these epochs were closed, and what it overwrote was theirs: so it is as well.
+            // The write began before these epochs were closed, and the content that it overwrote was theirs: so its own is as well.
             let kept = self.closed.mask(frame) & mask;
             let again = if newest > 0 { self.taken.mask(frame) & mask & !kept } else { 0 };
             self.closed.insert_mask(frame, again);
@@ -143,7 +143,7 @@ impl Epochs {
     /// Notes that a flush is being acknowledged: the current epoch ends, if the store lacks anything of it.
     pub fn boundary(&mut self) {
         let newest = self.newest();
-        // What was written and not flushed may still be lost: what comes next must not be mixed with it.
+        // Bytes that were written and not flushed may still be lost: later writes must not be mixed with them.
         if self.epochs[newest].dirty.is_empty() && (newest > 0 || self.is_settled()) {
             return;
         }
@@ -272,7 +272,7 @@ impl Epochs {
             && (is_done || self.written_bytes >= self.flush_every_bytes)
     }
 
-    /// Notes that a flush of the store begins. It covers what was written up to now. One at a time.
+    /// Notes that a flush of the store begins. It covers the bytes written up to now. One at a time.
     pub fn flush_begins(&mut self) {
         self.flushing.insert_all(&self.written);
         self.written.clear();
@@ -296,8 +296,8 @@ impl Epochs {
         }
     }
 
-    /// Notes that what was written and not flushed is in doubt: a flush failed, or the store is another session's now. All of it is
-    /// dirty again, with the same consequence as in [`Self::failed`]. What is leaving has its own outcomes.
+    /// Notes that the bytes written and not flushed are in doubt: a flush failed, or the store is another session's now. All of
+    /// them are dirty again, with the same consequence as in [`Self::failed`]. Units that are leaving have their own outcomes.
     pub fn lost_session(&mut self) {
         let mut lost = std::mem::take(&mut self.written);
         lost.insert_all(&self.flushing);
@@ -338,7 +338,7 @@ impl Epochs {
         let current = &mut self.epochs[newest];
         let mut dropped = UnitSet::default();
         current.dirty.remove(units, Some(&mut dropped));
-        // What was kept of the current epoch was written again since it left: it stays dirty.
+        // Units kept of the current epoch were written again since they left: they stay dirty.
         for (frame, mask) in dropped.masks(0..u64::MAX) {
             current.dirty.insert_mask(frame, mask & needed.mask(frame));
         }

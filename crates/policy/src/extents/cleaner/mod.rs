@@ -246,8 +246,8 @@ impl Cleaner {
         self.volume_mut(volume).epochs.lost(units);
     }
 
-    /// Whether a write may change what it is about now, going where `request.write` says; a read always may. Where not, it waits,
-    /// and what it waits for is written back.
+    /// Whether a write may change its range now, going where `request.write` says; a read always may. If not, it waits, and the
+    /// units that it waits for are written back.
     pub fn may_write<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, request: &Request) -> bool {
         self.tick(now_ns);
         let Some(mode) = request.write else { return true };
@@ -279,9 +279,9 @@ impl Cleaner {
         self.volume(volume).epochs.lacking_bytes() > part_bytes
     }
 
-    /// Plans a request ([`Extents::plan`]), and notes what the plan makes dirty. [`Verdict::Clean`] is for writes alone: what
-    /// they wait for is being written back, as far as that goes now; plan again, as for [`Verdict::Busy`], when something has
-    /// become clean. A read takes what it gets.
+    /// Plans a request ([`Extents::plan`]), and notes the units that the plan makes dirty. Only a write gets [`Verdict::Clean`]:
+    /// the units that it waits for are being written back, as far as that is possible now; plan again, as for [`Verdict::Busy`],
+    /// when units have become clean. A read never waits.
     pub fn plan<O: Evict>(
         &mut self,
         now_ns: u64,
@@ -337,8 +337,8 @@ impl Cleaner {
         }
     }
 
-    /// Decides what is to be done now: appends the acts. A driver may call it as often as it likes: one that follows at once,
-    /// where nothing has happened in between, begins nothing.
+    /// Decides the next acts and appends them. A driver may call it as often as it likes: a second call with nothing in between
+    /// begins nothing.
     pub fn step<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, acts: &mut Vec<Act>) {
         self.tick(now_ns);
         debug_assert!(self.adds_up(extents));
@@ -357,8 +357,8 @@ impl Cleaner {
         }
     }
 
-    /// Whether all that is dirty here is dirty in the cache, and an act under way will tell what becomes of all that is leaving. Both may
-    /// be more: what is lost stays dirty in the cache, and is on its way all the same.
+    /// Whether all units that are dirty here are dirty in the cache, and an act under way will tell the outcome of all that are
+    /// leaving. There may be more of both: lost units stay dirty in the cache, and are on their way all the same.
     fn adds_up<O: Evict>(&self, extents: &Extents<O>) -> bool {
         let dirty_bytes: u64 = self.volumes.iter().map(|volume| volume.epochs.dirty_bytes()).sum();
         let is_answered = |(at, volume): (usize, &VolumeState)| {

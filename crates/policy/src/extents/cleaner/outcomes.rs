@@ -27,7 +27,7 @@ impl Cleaner {
                 let state = self.volume_mut(volume);
                 state.answered(now_ns);
                 if session != state.session {
-                    // What it took before may be gone.
+                    // Bytes that it took before may be gone.
                     state.session = session;
                     state.epochs.lost_session();
                 }

@@ -17,8 +17,8 @@ fn bytes_of(runs: &[Range<u64>]) -> u64 {
 }
 
 impl Cleaner {
-    /// Has what is dirty among the blocks that go next written back ahead of need, as far as the order of write-back allows; otherwise what
-    /// must go before it.
+    /// Has dirty parts of the next victims written back ahead of need, as far as the order of write-back allows; otherwise the
+    /// older units that must be written before them.
     pub(super) fn look_at_cold<O: Evict>(&mut self, extents: &Extents<O>, acts: &mut Vec<Act>) {
         if self.cold_watch.next_ns().is_none_or(|next_ns| next_ns > self.now_ns) {
             return;
@@ -53,7 +53,7 @@ impl Cleaner {
             }
             state.epochs.next_of(units.clone(), runs);
             if state.epochs.is_dirty(units) {
-                // A later epoch's: what is older must go first.
+                // The units are a later epoch's: older ones must be written first.
                 something_stays = true;
                 state.due_bytes = state.due_bytes.max(BATCH_BYTES);
             }
@@ -62,7 +62,7 @@ impl Cleaner {
         something_stays
     }
 
-    /// Finds what is due of each volume and of all. Returns whether anything is.
+    /// Finds the bytes that are due of each volume and of all. Returns whether there are any.
     pub(super) fn find_due(&mut self, capacity_bytes: u64) -> bool {
         let (now_ns, rules) = (self.now_ns, self.rules);
         let (mut dirty_bytes, mut coming_bytes, mut any) = (0, 0, false);
@@ -85,7 +85,7 @@ impl Cleaner {
         any || self.budget_bytes > 0
     }
 
-    /// Takes what is due, from the volume that has been dirty for longest first. Returns whether anything could leave.
+    /// Takes bytes that are due, from the volume that has been dirty for longest first. Returns whether any could leave.
     pub(super) fn take_due(&mut self, acts: &mut Vec<Act>) -> bool {
         let begun = acts.len();
         let mut order = std::mem::take(&mut self.order);
@@ -103,7 +103,7 @@ impl Cleaner {
                 }
                 let taken_bytes = volume.epochs.next(due_bytes.max(UNIT_BYTES), &mut self.runs);
                 if taken_bytes == 0 {
-                    // What is left is a later epoch's, or its earlier content is leaving still.
+                    // The rest belongs to a later epoch, or its earlier content is leaving still.
                     break;
                 }
                 volume.due_bytes = volume.due_bytes.saturating_sub(taken_bytes);

@@ -104,13 +104,13 @@ impl VolumeState {
         self.is_waited_for || self.drains || self.wanted.is_some_and(|epoch| !self.epochs.is_flushed(epoch))
     }
 
-    /// When what has been dirty for longest is old.
+    /// When the oldest dirty bytes become old.
     pub fn old_ns(&self, rules: &CleanerRules) -> Option<u64> {
         self.epochs.first_dirty_ns().map(|since_ns| rules.old_ns(since_ns))
     }
 
-    /// Finds what is due of this volume, unless something is already: all of it once something is old, as the rest would be the
-    /// next moment.
+    /// Finds the bytes that are due of this volume, unless some are already: all of them once any are old, because the rest would
+    /// be the next moment.
     pub fn find_due(&mut self, now_ns: u64, rules: &CleanerRules) {
         let dirty_bytes = self.epochs.dirty_bytes();
         if self.due_bytes == 0 && self.old_ns(rules).is_some_and(|old_ns| old_ns <= now_ns) {

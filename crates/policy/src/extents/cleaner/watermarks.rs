@@ -17,28 +17,29 @@ const RESERVE_BYTES_MAX: u64 = 64 << 20;
 const RESERVE_BYTES_MIN: u64 = 1 << 20;
 /// But never more than this part of the cache.
 const RESERVE_SHARE_MAX: u64 = 4;
-/// How often one looks at them while as much is allocated.
+/// Looks at them while as much is allocated.
 const LOOKS_PER_RESERVE: u64 = 8;
 
-/// How much of a cache, or of what a share may have of it, is to be clean or free at its cold end: what
-/// [`crate::extents::Extents::name_cold`] is asked for.
+/// Bytes of a cache, or of a share's limit, that are to be clean or free at its cold end: the argument of
+/// [`crate::extents::Extents::name_cold`].
 pub(super) fn reserve_bytes(capacity_bytes: u64) -> u64 {
     let wanted = (capacity_bytes / RESERVE_SHARE).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
     wanted.min(capacity_bytes / RESERVE_SHARE_MAX).max(1)
 }
 
-/// How often one looks at the blocks that go next, even if nothing is allocated, where something has happened since or could not go
-/// then.
+/// The time between two looks at the next victims if nothing is allocated, where something has happened since the last look or
+/// could not be written back then.
 const COLD_EVERY_NS: u64 = 20_000_000;
-/// And how soon again at the earliest: looking costs what it may find, and where a store hangs nothing that is found can go.
+/// The shortest time between two looks: a look costs time in proportion to what it may find, and where a store hangs nothing that
+/// it finds can be written.
 const COLD_PAUSE_NS: u64 = 500_000;
 
-/// When a cleaner looks at the blocks that go next: as soon as a part of what it keeps clean may have been used up.
+/// The watch over the cold end: a cleaner looks at the next victims as soon as a part of the clean reserve may have been used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColdWatch {
     every_bytes: u64,
     left_bytes: u64,
-    /// Something has happened since the last look that may have changed what is found, or something that it found could not go.
+    /// A look may find something else than the last one, or the last one found bytes that could not be written back.
     is_stale: bool,
     looked_at_ns: u64,
 }
