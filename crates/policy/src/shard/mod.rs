@@ -448,17 +448,15 @@ impl Shard {
     #[inline]
     pub fn next_act<I: Items>(&mut self, items: &mut I, rng: &mut Rng) -> Option<Act> {
         // Most admissions find a place without a move or a departure.
-        if self.is_at_rest() { None } else { self.decide_next(items, rng) }
-    }
-
-    #[inline(never)]
-    fn decide_next<I: Items>(&mut self, items: &mut I, rng: &mut Rng) -> Option<Act> {
+        if self.is_at_rest() {
+            return None;
+        }
         // Apart from the work under way: most acts of a full store were decided already, and handing one out is short.
         self.next_decided(items).or_else(|| self.decide_more(items, rng))
     }
 
     /// The next act of decisions already made.
-    #[inline]
+    #[inline(never)]
     fn next_decided<I: Items>(&mut self, items: &mut I) -> Option<Act> {
         if let Some(act) = self.contents.next_act() {
             return Some(act);
