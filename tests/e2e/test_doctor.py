@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import mmap
 import pathlib
 import re
 import shutil
+import sys
 
 from programs import workload
 from store import tiermem
@@ -79,20 +81,40 @@ def test_what_it_says_can_be_seen() -> None:
         assert first and f"node {first[0]}: " in found["NUMA nodes"]["found"]
 
 
+# Touches a page for the first time each millisecond, for a second or longer. Shared memory has small pages.
+FIRST_TOUCHES = """
+import mmap, time
+memory = mmap.mmap(-1, 4 << 20)
+for page in range(0, len(memory), mmap.PAGESIZE):
+    memory[page] = 1
+    time.sleep(0.001)
+"""
+
+
 def test_a_source_that_works_records(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "a.rec"
     found = rows()
-    # It touches its memory until it ends. Of a program that does so only while it starts, as `sleep` does, there is nothing to see
-    # on a machine that is too busy to let the recorder look in that time; then recording fails, and says so.
-    command = workload("skewed", "--footprint 4MiB --seconds 1")
-    for source, row in ((name, found[f"source {name}"]) for name in ("refs", "faults")):
+    # Both do until they end what their source sees. Of a program that does so only while it starts, as `sleep` does, there is nothing
+    # to see on a machine that is too busy to let the recorder look in that time; then recording fails, and says so.
+    commands = {
+        "refs": workload("skewed", "--footprint 4MiB --seconds 1"),
+        "faults": [sys.executable, "-c", FIRST_TOUCHES],
+    }
+    for source, command in commands.items():
+        state = found[f"source {source}"]["state"]
 
-        def attempt(source: str = source, state: str = row["state"]) -> None:
-            done = tiermem("record", "--source", source, "--slice", "20ms", "-o", str(out), "--", *command)
+        def attempt(source: str = source, command: list[str] = command, state: str = state) -> None:
+            options = ["--source", source, "--slice", "20ms", "--format", "json", "-o", str(out)]
+            done = tiermem("record", *options, "--", *command)
             if state == "no":
-                assert done.returncode == 1, done
-            elif source == "refs":
-                assert done.returncode == 0, done
+                assert done.returncode == 1 and source in done.stderr, done
+                return
+            assert done.returncode == 0, done
+            [summary] = json.loads(done.stdout)
+            # Of faults a sample is a page in a slice: most are touched after the recorder has come.
+            least = 100 if source == "faults" else 1
+            assert summary["samples"] >= least, done
+            assert summary["touched_bytes"] >= least * mmap.PAGESIZE, done
 
         retried(attempt)
 
