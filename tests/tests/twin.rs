@@ -9,6 +9,7 @@ mod shards;
 use std::path::Path;
 
 use tiermem_base::{Access, Bytes, Op, Rng, TierKind, TierSpec};
+use tiermem_policy::evict::Named;
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{Admission, LadderConfig, LevelCounters, Order, Priority, Reactive};
 use tiermem_policy::log::{self, LogConfig};
@@ -388,8 +389,18 @@ fn ladders(fast: u64, slow: u64) -> Vec<(&'static str, LadderConfig)> {
     ]
 }
 
-fn compare(name: &str, trace: &[Access], fast: u64, slow: u64) {
-    for (what, ladder) in ladders(fast, slow) {
+/// The same with their tiers ordered by each policy that has a name.
+fn named_ladders(fast: u64, slow: u64) -> Vec<(&'static str, LadderConfig)> {
+    let ordered = |named: Named| {
+        let mut ladder = LadderConfig::with_capacities(&[fast, slow]);
+        ladder.levels.iter_mut().for_each(|level| level.order = Order::Policy(named));
+        (named.name(), ladder)
+    };
+    Named::ALL.map(ordered).into()
+}
+
+fn compare(name: &str, trace: &[Access], ladders: Vec<(&'static str, LadderConfig)>) {
+    for (what, ladder) in ladders {
         let (live, simulated) = (live(&ladder, None, trace), simulated(&ladder, None, trace));
         assert_eq!(live, simulated, "{name}, {what}");
         let [hits, _, demotions, ..] = live.tiers[0];
@@ -397,24 +408,37 @@ fn compare(name: &str, trace: &[Access], fast: u64, slow: u64) {
     }
 }
 
-#[test]
-fn twitter() {
+/// Its second half writes and removes too, which the trace itself does not tell.
+fn twitter_trace() -> Vec<Access> {
     let mut trace = slice("twitter_cluster52-20k.csv.zst");
-    // Its second half writes and removes too, which the trace itself does not tell.
     let half = trace.len() / 2;
     for (at, access) in trace[half..].iter_mut().enumerate() {
         access.op = [Op::Get, Op::Get, Op::Get, Op::Get, Op::Set, Op::Get, Op::Get, Op::Del][at % 8];
         access.size += if at % 3 == 0 { 900 } else { 0 };
     }
-    compare("twitter", &trace, 1 << 20, 3 << 20);
-    compare("twitter, tight", &trace, 512 << 10, 1 << 20);
+    trace
+}
+
+#[test]
+fn twitter() {
+    let trace = twitter_trace();
+    compare("twitter", &trace, ladders(1 << 20, 3 << 20));
+    compare("twitter, tight", &trace, ladders(512 << 10, 1 << 20));
 }
 
 #[test]
 fn cloudphysics() {
     let trace = slice("cloudPhysicsIO-20k.oracleGeneral.bin.zst");
-    compare("cloudphysics", &trace, 16 << 20, 64 << 20);
-    compare("cloudphysics, tight", &trace, 8 << 20, 16 << 20);
+    compare("cloudphysics", &trace, ladders(16 << 20, 64 << 20));
+    compare("cloudphysics, tight", &trace, ladders(8 << 20, 16 << 20));
+}
+
+/// With what the policies keep charged to the fast tier: they grow and forget in the same way too.
+#[test]
+fn every_order_of_eviction_is_the_same_in_both() {
+    compare("twitter, named orders", &twitter_trace(), named_ladders(2 << 20, 1 << 20));
+    let trace = slice("cloudPhysicsIO-20k.oracleGeneral.bin.zst");
+    compare("cloudphysics, named orders", &trace, named_ladders(10 << 20, 16 << 20));
 }
 
 /// Values that need many pages in a row: room for them is made a piece at a time, before they are written.
@@ -479,9 +503,14 @@ fn memory_taken_ahead_changes_nothing() {
 }
 
 /// Over a flash tier: every count of it too. Its device is so small that it overflows. How often writers had to wait.
-fn compare_over_flash(name: &str, trace: &[Access], memory: (u64, u64), flash: FlashTier) -> u64 {
+fn compare_over_flash(
+    name: &str,
+    trace: &[Access],
+    ladders: Vec<(&'static str, LadderConfig)>,
+    flash: FlashTier,
+) -> u64 {
     let mut waits = 0;
-    for (what, ladder) in ladders(memory.0, memory.1) {
+    for (what, ladder) in ladders {
         let (live, simulated) = (live(&ladder, Some(flash), trace), simulated(&ladder, Some(flash), trace));
         assert_eq!(live, simulated, "{name}, {what}");
         let counts = live.flash.unwrap();
@@ -494,18 +523,30 @@ fn compare_over_flash(name: &str, trace: &[Access], memory: (u64, u64), flash: F
 
 const ADMISSIONS: [log::Admission; 2] = [log::Admission::All, log::Admission::Seen];
 
-#[test]
-fn twitter_over_flash() {
+fn large_twitter_trace() -> Vec<Access> {
     let mut trace = slice("twitter_cluster52-20k.csv.zst");
     for (at, access) in trace.iter_mut().enumerate() {
         access.op = [Op::Get, Op::Get, Op::Get, Op::Get, Op::Set, Op::Get, Op::Get, Op::Del][at % 8];
         access.size = access.size * 28 + at as u32 % 700;
     }
+    trace
+}
+
+#[test]
+fn twitter_over_flash() {
+    let trace = large_twitter_trace();
     for admission in ADMISSIONS {
         let flash = FlashTier { region_bytes: 24 << 20, segment_bytes: 128 << 10, admission };
-        let waits = compare_over_flash("twitter", &trace, (1 << 20, 4 << 20), flash);
+        let waits = compare_over_flash("twitter", &trace, ladders(1 << 20, 4 << 20), flash);
         assert!(waits > 0, "writers have to wait now and then");
     }
+}
+
+#[test]
+fn every_order_of_eviction_is_the_same_in_both_over_flash() {
+    let admission = log::Admission::Seen;
+    let flash = FlashTier { region_bytes: 24 << 20, segment_bytes: 128 << 10, admission };
+    compare_over_flash("named orders", &large_twitter_trace(), named_ladders(2 << 20, 4 << 20), flash);
 }
 
 #[test]
@@ -514,7 +555,7 @@ fn cloudphysics_over_flash() {
     trace.iter_mut().for_each(|access| access.size /= 4);
     for admission in ADMISSIONS {
         let flash = FlashTier { region_bytes: 24 << 20, segment_bytes: 256 << 10, admission };
-        compare_over_flash("cloudphysics", &trace, (2 << 20, 4 << 20), flash);
+        compare_over_flash("cloudphysics", &trace, ladders(2 << 20, 4 << 20), flash);
     }
 }
 
