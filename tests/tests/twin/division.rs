@@ -92,7 +92,7 @@ impl State {
     }
 
     /// Shares of the first tier.
-    fn shares(&self) -> Vec<u64> {
+    pub fn shares(&self) -> Vec<u64> {
         self.tiers.values().map(|tiers| tiers[0][2]).collect()
     }
 }
