@@ -151,3 +151,73 @@ impl Transit {
             || is_protected && self.give_slot_to(id, context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_world::World;
+    use super::*;
+
+    const BYTES: u64 = 1000;
+
+    /// Tells an item to go to a tier.
+    fn begin(world: &mut World, id: Id, tier: usize, kind: MoveKind) -> Ticket {
+        let (transit, _, mut context) = world.parts();
+        transit.open_move(id, tier, kind, &mut context).unwrap()
+    }
+
+    /// Where an item stands among those of a tier: 0 is the last to go. And how many they are.
+    fn rank(world: &World, id: Id, tier: usize) -> (usize, usize) {
+        let mut items = Vec::new();
+        world.transit.residents.orders.hottest(tier, world.class(BYTES), usize::MAX, |id| items.push(id));
+        (items.iter().position(|&other| other == id).unwrap(), items.len())
+    }
+
+    fn is_last_to_go(world: &World, id: Id, tier: usize) -> bool {
+        rank(world, id, tier).0 == 0
+    }
+
+    /// Where new items enter, below half of the others.
+    fn is_in_the_middle(world: &World, id: Id, tier: usize) -> bool {
+        let (rank, items) = rank(world, id, tier);
+        assert!(items >= 8);
+        rank.abs_diff(items / 2) <= 1
+    }
+
+    #[test]
+    fn who_goes_up_or_is_used_on_the_way_is_the_last_to_go_and_who_goes_down_or_cannot_is_as_if_new() {
+        let mut config = World::config(&[12, 12]);
+        config.levels.iter_mut().for_each(|level| level.insertion_point = 0.5);
+        let mut world = World::new(config);
+        let above: Vec<Id> = (0..12).filter_map(|_| world.enter(0, BYTES)).collect();
+        let below: Vec<Id> = (0..12).filter_map(|_| world.enter(1, BYTES)).collect();
+        // Those of the middle are new themselves: somebody from the end moves.
+        let last = |world: &World, of: &[Id], tier| {
+            let is_there = |id: &&Id| usize::from(world.transit.residents.nodes.loc(**id).tier) == tier;
+            *of.iter().filter(is_there).max_by_key(|&&id| rank(world, id, tier).0).unwrap()
+        };
+
+        let up = last(&world, &below, 1);
+        begin(&mut world, up, 0, MoveKind::Promote);
+        world.settle();
+        assert!(is_last_to_go(&world, up, 0));
+
+        let down = last(&world, &above, 0);
+        begin(&mut world, down, 1, MoveKind::Demote);
+        world.settle();
+        assert!(is_in_the_middle(&world, down, 1));
+
+        let used = last(&world, &above, 0);
+        let ticket = begin(&mut world, used, 1, MoveKind::Demote);
+        world.transit.abort_move(used);
+        assert!(is_last_to_go(&world, used, 0));
+        world.transit.end_moves(ticket, true, |stands| assert!(!stands));
+        assert!(is_last_to_go(&world, used, 0), "it stays where it is");
+
+        for (of, from, to, kind) in [(&above, 0, 1, MoveKind::Demote), (&below, 1, 0, MoveKind::Promote)] {
+            let held_up = last(&world, of, from);
+            let ticket = begin(&mut world, held_up, to, kind);
+            world.transit.end_moves(ticket, false, |stands| assert!(!stands));
+            assert!(is_in_the_middle(&world, held_up, from), "{kind:?}: its bytes did not arrive");
+        }
+    }
+}
