@@ -330,3 +330,160 @@ impl Contents {
         self.items.flash.as_mut().is_some_and(|flash| flash.retire(&mut self.shard, hash, place, db))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flash::FlashConfig;
+    use tiermem_base::{Bytes, TierKind, TierSpec};
+    use tiermem_tier::block::Immediate;
+
+    const REGION_BYTES: u64 = 16 << 20;
+
+    fn contents(value_bytes_max: usize) -> Contents {
+        let tiers = vec![TierSpec::new(TierKind::Dram, Bytes(2 << 20))];
+        let mut contents =
+            Contents::new(&EngineConfig { value_bytes_max, ..EngineConfig::new(tiers) }).unwrap();
+        contents.changes.want(true);
+        contents
+    }
+
+    fn set(contents: &mut Contents, key: &[u8], value: &[u8], condition: Condition, expiry: Expiry) -> bool {
+        contents.set(0, key, (ValueKind::String, value), condition, expiry).unwrap()
+    }
+
+    /// The value in memory of a key of the first database.
+    fn value<'a>(contents: &'a Contents, key: &[u8]) -> Option<&'a [u8]> {
+        let id = contents.find(0, key, contents.items.hash(0, key))?;
+        Some(contents.hit(id).value)
+    }
+
+    /// What happened to keys since this was last asked.
+    fn changes(contents: &mut Contents) -> Vec<Change> {
+        contents.changes.take().iter().map(|(change, ..)| change).collect()
+    }
+
+    #[test]
+    fn a_value_is_set_where_its_condition_holds_and_its_key_counts_once() {
+        let mut contents = contents(1 << 20);
+        let (always, never) = (Condition::Always, Expiry::Never);
+        assert!(!set(&mut contents, b"one", b"1", Condition::IfPresent, never));
+        assert_eq!((contents.counters.sets, contents.keys.sum(), changes(&mut contents)), (0, 0, vec![]));
+        assert!(set(&mut contents, b"one", b"1", always, never));
+        assert!(!set(&mut contents, b"one", b"2", Condition::IfAbsent, never));
+        assert_eq!(value(&contents, b"one"), Some(&b"1"[..]));
+        // In its place, and where that is too small in another.
+        for new in [&b"3"[..], &[4; 5000]] {
+            assert!(set(&mut contents, b"one", new, Condition::IfPresent, never));
+            assert_eq!(value(&contents, b"one"), Some(new));
+        }
+        assert!(contents.set(1, b"one", (ValueKind::String, b"5"), always, never).unwrap());
+        assert_eq!((contents.counters.sets, contents.keys.of(0), contents.keys.of(1)), (4, 1, 1));
+        assert_eq!(value(&contents, b"one"), Some(&[4; 5000][..]), "another database's is another");
+        let written = [true, false, false, true].map(|new| Change::Written { new, expires: false });
+        assert_eq!(changes(&mut contents), written);
+    }
+
+    #[test]
+    fn a_new_value_keeps_the_expiry_where_it_is_to_and_whose_time_is_over_is_gone() {
+        let mut contents = contents(1 << 20);
+        let (always, soon) = (Condition::Always, Expiry::AtUnixMs(1000));
+        for key in [b"kept", b"lost"] {
+            set(&mut contents, key, b"1", always, soon);
+        }
+        set(&mut contents, b"kept", b"2", always, Expiry::Keep);
+        set(&mut contents, b"lost", b"2", always, Expiry::Never);
+        changes(&mut contents);
+        contents.shard.set_clock(1001);
+        let is_live = |contents: &mut Contents, key: &[u8]| {
+            let hash = contents.items.hash(0, key);
+            contents.find_live(0, key, hash).is_some()
+        };
+        assert!(is_live(&mut contents, b"lost") && !is_live(&mut contents, b"kept"));
+        assert_eq!((contents.counters.expired, contents.keys.of(0)), (1, 1));
+        assert!(value(&contents, b"kept").is_none() && changes(&mut contents) == [Change::Expired]);
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_and_what_was_there_stays() {
+        let mut contents = contents(1000);
+        let (always, never) = (Condition::Always, Expiry::Never);
+        set(&mut contents, b"one", &[1; 1000], always, never);
+        let too_large = contents.set(0, b"one", (ValueKind::String, &[2; 1001]), always, never);
+        assert_eq!(too_large, Err(StoreError::ValueTooLarge { limit_bytes: 1000 }));
+        let key = [b'k'; KEY_BYTES_MAX + 1];
+        let too_large = contents.set(0, &key, (ValueKind::String, b"3"), always, never);
+        assert_eq!(too_large, Err(StoreError::KeyTooLarge));
+        assert!(set(&mut contents, &key[1..], b"3", always, never), "the longest there may be");
+        assert_eq!((contents.counters.sets, contents.keys.of(0)), (2, 2));
+        assert_eq!(value(&contents, b"one"), Some(&[1; 1000][..]));
+    }
+
+    #[test]
+    fn what_no_tier_has_room_for_is_refused_and_keys_count_that_are_there() {
+        let mut contents = contents(16 << 20);
+        let (always, never) = (Condition::Always, Expiry::Never);
+        for old in [false, true] {
+            if old {
+                set(&mut contents, b"one", b"1", always, never);
+            }
+            let refused = contents.set(0, b"one", (ValueKind::String, &[2; 4 << 20]), always, never);
+            assert_eq!(refused, Err(StoreError::OutOfMemory));
+            let found = value(&contents, b"one").is_some();
+            assert_eq!(contents.keys.of(0), u64::from(found));
+        }
+    }
+
+    /// Keys of which memory holds but some, and the flash tier the others.
+    fn over_flash() -> (Contents, Vec<String>) {
+        let mut contents = contents(1 << 20);
+        let device = Box::new(Immediate::new(REGION_BYTES as usize));
+        let config = FlashConfig::whole(REGION_BYTES, 128 << 10, 7);
+        contents.flash_tier().attach("flash", None, device, &config).unwrap();
+        let keys: Vec<String> = (0..4000).map(|key| format!("key:{key}")).collect();
+        for key in &keys {
+            set(&mut contents, key.as_bytes(), &[1; 1000], Condition::Always, Expiry::Never);
+            contents.flash_tier().advance();
+        }
+        (contents, keys)
+    }
+
+    #[test]
+    fn a_new_value_forgets_what_lies_on_flash_unseen_and_its_key_counts_once() {
+        let (mut contents, keys) = over_flash();
+        assert_eq!(contents.keys.of(0), keys.len() as u64, "all are somewhere");
+        let is_below = |key: &&String| value(&contents, key.as_bytes()).is_none();
+        let below: Vec<&String> = keys.iter().filter(is_below).take(50).collect();
+        assert_eq!(below.len(), 50);
+        for key in below {
+            set(&mut contents, key.as_bytes(), &[2; 1000], Condition::Always, Expiry::Never);
+            assert_eq!(value(&contents, key.as_bytes()), Some(&[2; 1000][..]));
+            assert_eq!(contents.keys.of(0), keys.len() as u64);
+            let hash = contents.items.hash(0, key.as_bytes());
+            assert!(!contents.forget_on_flash(0, hash), "{key}: its old value is forgotten");
+        }
+    }
+
+    #[test]
+    fn an_item_that_lies_on_flash_too_changes_in_memory_and_its_copy_is_forgotten() {
+        let (mut contents, keys) = over_flash();
+        let mut copies = 0;
+        for key in keys[..200].iter().flat_map(|key| [key.as_bytes(); 3]) {
+            let hash = contents.items.hash(0, key);
+            contents.flash_reads().resolve(0, key);
+            contents.begin();
+            contents.staged_reads().get(0, key, hash);
+            let Some(id) = contents.find(0, key, hash) else { continue };
+            let is_copy = |contents: &Contents| {
+                contents.items.header(contents.shard.ladder().residents().nodes().loc(id)).unchanged
+            };
+            if is_copy(&contents) {
+                copies += 1;
+                contents.forget_copy(id, hash);
+                assert!(!is_copy(&contents) && !contents.forget_on_flash(0, hash), "memory alone has it");
+                assert_eq!(contents.keys.of(0), keys.len() as u64);
+            }
+        }
+        assert!(copies > 10, "{copies} were found hot");
+    }
+}
