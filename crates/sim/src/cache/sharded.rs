@@ -43,6 +43,7 @@ impl ShardedCache {
     }
 
     /// The shard of a key.
+    #[inline]
     fn of(&mut self, key: u64) -> &mut TieredCache {
         let shard =
             if self.caches.len() == 1 { 0 } else { shard_of(&Access::key_name(key), self.caches.len()) };
@@ -50,6 +51,7 @@ impl ShardedCache {
     }
 
     /// An access, like [`TieredCache::access`], at the shard that has its key; before it, the work that is due at its time.
+    #[inline]
     pub fn access(&mut self, access: &Access) -> bool {
         if self.caches.len() > 1 {
             while let Some(now_ns) = self.ticks.next_due(access.time_ns) {
