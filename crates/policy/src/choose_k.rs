@@ -26,8 +26,8 @@ pub struct Overheads {
 }
 
 impl Default for Overheads {
-    /// Redis's ratios, as measured by Wang 2024 (table 3.1, machine A), and 100 ns for K = 1: to be replaced by what is
-    /// measured on the machine at hand.
+    /// Redis's ratios, as measured by Wang 2024 (table 3.1, machine A), and 100 ns for K = 1. Replace them by figures measured on
+    /// the machine at hand.
     fn default() -> Self {
         Overheads { ratios: vec![(1, 1.0), (2, 1.64), (5, 2.37), (10, 3.18), (16, 4.31)], one_ns: 100.0 }
     }

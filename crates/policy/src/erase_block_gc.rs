@@ -26,7 +26,7 @@ pub struct Region {
 pub enum Victim {
     /// The one with the least live data.
     Greedy,
-    /// The one where most is won for what is moved, old ones first.
+    /// The region with the most space won for the data moved, old ones first.
     CostBenefit,
 }
 

@@ -88,7 +88,7 @@ impl MissCosts {
         self.windows[usize::from(tenant)].note(took_ns, &mut self.rng);
     }
 
-    /// Ends a window: from now on its means count. A tenant that has set back too little keeps what it had.
+    /// Ends a window: from now on its means count. A tenant with too few SETs after misses keeps its earlier mean.
     pub fn end_window(&mut self) {
         self.windows.iter_mut().for_each(MissTimes::end);
     }

@@ -30,7 +30,7 @@ pub struct Ticket {
 pub enum Outcome {
     /// The bytes are at the new place.
     Done,
-    /// It could not be done: a device failed, the page is pinned by the kernel. What moves stays where it is.
+    /// It could not be done: a device failed, the page is pinned by the kernel. It stays where it is.
     Refused,
     /// It was used meanwhile. It stays where it is, and counts as hot.
     Touched,

@@ -91,7 +91,7 @@ impl ReuseWindow {
         part.1 += 1;
     }
 
-    /// Forgets what has left the window by request `now`. Called at each step.
+    /// Forgets hits that have left the window by request `now`. Called at each step.
     pub fn roll(&mut self, now: u64) {
         let mut rolled = 0;
         while now >= self.part_ends && rolled < PARTS {

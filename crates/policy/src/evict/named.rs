@@ -49,7 +49,7 @@ pub enum Named {
 /// The K of Redis's default configuration, and ours where none is given.
 pub const K_DEFAULT: u32 = 5;
 
-/// The window of clean-first LRU where none is given, in 1/1024 of the items: the middle of what its paper tries.
+/// The window of clean-first LRU where none is given, in 1/1024 of the items: the middle of the range that its paper tries.
 pub const CFLRU_WINDOW_DEFAULT: u32 = 256;
 
 impl Named {

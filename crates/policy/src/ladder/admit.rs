@@ -54,7 +54,7 @@ impl Ladder {
         let mut answer = Admit::Full;
         let eviction = self.transit.residents.config.eviction;
         if self.transit.outlet.may_enter(eviction, item.bytes) {
-            // What could not be had even so is not tried for ever.
+            // An item that gets no place even so is refused, and not tried for ever.
             let fit = self.transit.residents.classes.fit(item.bytes);
             let is_large = matches!(fit, Fit::Run(pages) if pages >= LARGE_PAGES);
             let has_overflown = is_large && self.clearings.overflow();

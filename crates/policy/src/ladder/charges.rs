@@ -115,7 +115,7 @@ mod tests {
         assert!(charges.has_grown());
         charges.limit(charges.bytes(), &mut residents);
         assert!(!charges.has_grown());
-        // The index, what it grows by, and a little for what grows in small pieces.
+        // The index, its growth, and a little for the parts that grow in small pieces.
         assert_eq!(residents.levels[0].slots.supply().limit(), 64 - 1 - 2 - 1);
         assert_eq!(charges.pages_short_for_chunk(charges.bytes(), &residents), 0);
         let most = TIER - 3 * PAGE_BYTES;

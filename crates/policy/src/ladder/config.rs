@@ -39,7 +39,7 @@ pub enum Eviction {
     Forbidden,
 }
 
-/// Free space that a tier keeps ready (Wang 2024, section 5.1.3), in shares of what it holds.
+/// Free space that a tier keeps ready (Wang 2024, section 5.1.3), in shares of the bytes that it holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Watermarks {
     /// Below this the tier, or a class of it, starts to give items away...
@@ -90,7 +90,7 @@ pub struct LadderConfig {
     pub watermarks: Option<Watermarks>,
     /// The rule by which items are promoted.
     pub promotion: Promotion,
-    /// The reuse time that is short enough, as a share of what it is held against; `None`: [`Promotion::below`].
+    /// The reuse time that is short enough, as a share of the mean or age that it is compared with; `None`: [`Promotion::below`].
     pub promote_below: Option<f64>,
     /// Window of the mean reuse time, in requests. (The times themselves are known to `recency_requests`.)
     pub reuse_window_requests: u64,
@@ -179,10 +179,10 @@ impl LadderConfig {
         })
     }
 
-    /// Whether the orders of the tiers go together, and with the rest.
+    /// Checks that the orders of the tiers fit each other and the rest of the configuration.
     ///
     /// # Errors
-    /// What does not, and what to say instead.
+    /// Which part does not fit, and what to say instead.
     pub fn check_orders(&self) -> Result<(), String> {
         let scans = self.promotion == Promotion::ReuseTimeScan;
         if scans && self.levels.iter().skip(1).any(|level| level.order != Order::Lists) {

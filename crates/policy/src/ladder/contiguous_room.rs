@@ -118,7 +118,7 @@ impl Clearings {
             Reclaim::for_admission(tier, transit, context.demand).pages(1, transit, context);
         }
         if clearing.at == window.end && !is_empty {
-            // What was pinned, or came back to its place, is looked at again.
+            // Items that were pinned, or came back to their place, are looked at again.
             clearing.at = window.start;
         }
         clearing.stuck = if context.acts.len() == before { clearing.stuck + 1 } else { 0 };

@@ -10,7 +10,7 @@ use tiermem_base::Rng;
 pub(super) struct Demand {
     /// The tenant that needs it; `None`: no particular tenant.
     pub tenant: Option<u16>,
-    /// No tenant's items are protected: what is done must be done.
+    /// No tenant's items are protected: the decision cannot be avoided.
     pub is_forced: bool,
     /// Items may go that nothing below the last tier takes.
     pub overflows: bool,

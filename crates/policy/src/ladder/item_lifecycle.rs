@@ -15,7 +15,7 @@ use crate::deferred_free::DeferredFree;
 use crate::evict::{Item, Origin};
 use crate::{Id, Now};
 
-/// The items on the ladder, and what is under way with them.
+/// The items on the ladder, and their moves and pins under way.
 #[derive(Clone, Debug)]
 pub struct Transit {
     pub(super) residents: Residents,

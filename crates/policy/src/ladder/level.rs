@@ -47,7 +47,7 @@ impl Level {
         self.counters
     }
 
-    /// Whether it holds no more than its capacity allows, and has given back the memory of what it held.
+    /// Whether it holds no more than its capacity allows, and has given back all memory beyond it.
     pub fn is_within_capacity(&self) -> bool {
         self.slots.is_within_limits()
     }

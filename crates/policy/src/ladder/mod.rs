@@ -250,12 +250,12 @@ impl Ladder {
         ladder
     }
 
-    /// The configuration it was made with, and what has changed of it.
+    /// The configuration it was made with, with all changes since.
     pub fn config(&self) -> &LadderConfig {
         &self.transit.residents.config
     }
 
-    /// The items: where each is, and what there is to know of them.
+    /// The items: places, order and other state of each.
     #[inline]
     pub fn residents(&self) -> &Residents {
         &self.transit.residents
@@ -316,19 +316,19 @@ impl Ladder {
         self.transit.end_moves(ticket, copied, settled);
     }
 
-    /// Reports what lies below the last tier.
+    /// Reports the state of the outlet below the last tier.
     pub fn set_outlet(&mut self, outlet: Outlet) {
         self.transit.outlet = outlet;
     }
 
-    /// Changes a tier's capacity, to at most what it was made for. What is above it leaves in the steps that follow, a few pages
-    /// in each.
+    /// Changes a tier's capacity, to at most what it was made for. Items beyond it leave in the steps that follow, a few pages in
+    /// each.
     pub fn set_capacity(&mut self, tier: usize, capacity_bytes: u64) {
         self.transit.residents.set_capacity(tier, capacity_bytes);
         self.limit_pages();
     }
 
-    /// Changes what may be changed. A change of promotion from or to [`Promotion::ReuseTimeScan`] is not carried out.
+    /// Changes the settings in `tuning`. A change of promotion from or to [`Promotion::ReuseTimeScan`] is not carried out.
     pub fn tune(&mut self, tuning: Tuning) {
         let scans = |promotion| promotion == Promotion::ReuseTimeScan;
         let before = self.transit.residents.config.promotion;
@@ -358,7 +358,7 @@ impl Ladder {
         true
     }
 
-    /// Tells what the caller's own index holds, which is charged to tier 0, and by how much it may grow at once.
+    /// Tells the bytes of the caller's own index, which are charged to tier 0, and by how much it may grow at once.
     #[inline]
     pub fn set_index_bytes(&mut self, bytes: u64, growth_bytes: u64) {
         self.charges.set_index_bytes(bytes, growth_bytes);

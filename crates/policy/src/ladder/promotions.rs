@@ -478,7 +478,8 @@ mod tests {
         }
         let mine: Vec<Id> = (0..8).filter_map(|_| world.enter_of(1, 0, QUARTER)).collect();
         let below = world.enter_of(1, 1, QUARTER).unwrap();
-        // Above there is half of the tier free, which is what is kept: its own are no colder than it is, so it stays.
+        // Half of the tier above is free, which is the part that is kept free: its own items are no colder than this one, so it
+        // stays.
         world.now.requests += 1000;
         mine.iter().for_each(|&id| _ = world.touch(id));
         touch(&mut promotions, &mut world, below);

@@ -198,7 +198,7 @@ fn look_for_donors(tier: usize, residents: &Residents, context: &mut Context<'_>
     }
 }
 
-/// Pages that a class could do without because it has free slots beyond what it keeps.
+/// Pages that a class could spare because it has free slots beyond those that it keeps.
 fn spare_pages(tier: usize, class: Class, residents: &Residents) -> u32 {
     let slots = &residents.levels[tier].slots;
     let (_, held) = slots.class_space(class);
@@ -262,7 +262,7 @@ mod tests {
         world.transit.residents.levels[0].slots.by_class().members(world.class(bytes)).len() as u32
     }
 
-    /// Since all classes were looked at last so much time has passed that they are looked at again.
+    /// Lets enough time pass since the last look at all classes for the next one.
     fn later(world: &mut World) {
         world.now = Now { requests: world.now.requests + LOOK_REQUESTS, ..world.now };
     }

@@ -114,7 +114,7 @@ impl Reclaim {
         let slots = &residents.levels[self.tier].slots;
         let fits = |window: &Range<u32>| {
             if slots.supply().held().overlaps(window) {
-                // What becomes free there is kept for another.
+                // Space that becomes free there is kept for another.
                 return false;
             }
             let head = |page: u32| slots.pages().run_head(page);

@@ -24,7 +24,7 @@ impl Transit {
         if place.is_moving()
             && let Some(one) = self.tickets.live_of(id)
         {
-            // Only the copy's target has to wait for `done`: what is still read from here goes nowhere.
+            // Only the copy's target has to wait for `done`: an item that is still read from here goes nowhere.
             listed = one.kind == MoveKind::Relocate;
             one.state = MoveState::Void;
             self.counters.moves_aborted += 1;
@@ -85,7 +85,7 @@ impl Transit {
         let loc = self.residents.nodes.loc(id);
         let tier = usize::from(loc.tier);
         let class = self.residents.levels[tier].slots.pages().class_at(loc.unit);
-        // Of what is drawn some lies on the page that is being emptied: it goes, but makes no room.
+        // Some items drawn lie on the page that is being emptied: they are evicted, but make no room.
         for _ in 0..SLOT_TRIES {
             let budget = self.evictable_bytes_for_admission(context.demand);
             let may_go = |items: &Self, victim| victim != id && items.residents.place_bytes(victim) <= budget;

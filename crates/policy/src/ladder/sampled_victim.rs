@@ -219,7 +219,7 @@ fn faded(uses: u8, age: u32, half_life: u32) -> u8 {
     uses.checked_shr(age / half_life.max(1)).unwrap_or(0)
 }
 
-/// A sample being drawn from a tier: what it reads, and what it teaches.
+/// A sample being drawn from a tier: its sources, and the statistics that learn from it.
 #[derive(Debug)]
 pub(super) struct Draw<'a> {
     pub nodes: &'a Nodes,

@@ -58,7 +58,7 @@ impl LadderConfig {
         (self.promote_below.unwrap_or(self.promotion.below()) * f64::from(WHOLE)) as u32
     }
 
-    /// Takes over what may change.
+    /// Takes over the settings that may change.
     pub fn tune(&mut self, tuning: Tuning) {
         self.eviction = tuning.eviction;
         self.reactive = tuning.reactive;

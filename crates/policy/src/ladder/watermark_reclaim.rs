@@ -96,7 +96,7 @@ impl Relief {
         self.tiers[tier].pressed || giving.transit.residents.levels[tier].short() != 0
     }
 
-    /// Has classes that are short give items of theirs, unless a page comes to them; what is left of the budget.
+    /// Has classes that are short give items of theirs, unless a page comes to them. Returns the rest of the budget.
     fn relieve_classes(
         &mut self,
         tier: usize,

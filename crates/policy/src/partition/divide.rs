@@ -50,7 +50,7 @@ impl std::fmt::Display for TooLittle {
 
 impl std::error::Error for TooLittle {}
 
-/// Costs of a group over the granules above what it must have, and how to divide them within it.
+/// Costs of a group over the granules above its least part, and how to divide them within it.
 struct Group {
     costs: Vec<Cost>,
     split: Split,

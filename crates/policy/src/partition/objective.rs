@@ -21,7 +21,7 @@ pub enum Objective {
     /// Max-min fairness: each tenant gets some part of what memory could gain it at all, and the smallest such part is made as
     /// large as it can be; what is then left over saves time.
     Fair,
-    /// Broken promises, by weight; what is then left over saves time.
+    /// Broken promises, by weight; memory that is then left over saves time.
     Slo,
 }
 

@@ -37,7 +37,7 @@ pub enum Outcome {
 pub struct Seen<'a> {
     /// Its start.
     pub from_ns: u64,
-    /// Its end, not before the end of what was seen before.
+    /// The end of the stretch, not before the end of the last one.
     pub to_ns: u64,
     /// Granules, each at most once, and how often they were accessed.
     pub accesses: &'a [(u32, f32)],
@@ -70,7 +70,7 @@ pub struct Options {
     pub fast_granules: u32,
     /// The plan's schedule.
     pub schedule: Schedule,
-    /// Whether the program is followed by what is seen of it where it departs from the plan.
+    /// Whether the accesses seen are followed where the program departs from the plan.
     pub live: bool,
     /// In what time a granule's accesses come to be worth half, for `live`.
     pub half_life_ns: u64,
@@ -86,22 +86,22 @@ enum GranuleState {
     Moving(Tier),
 }
 
-/// A phase replaces another if it has so much more of what was seen.
+/// A phase replaces another if it has this many times its accesses seen.
 const PHASE_MARGIN: f64 = 1.1;
-/// The plan is left for what is seen if that would have had such a share more of the accesses in fast memory, than the plan and
-/// than moving nothing, and taken up again when that is no longer so by half as much.
+/// The plan is left if following the accesses seen would have had this share more of them in fast memory than the plan and than
+/// moving nothing. It is taken up again when the difference has fallen to half of that.
 const DEPARTURE: f64 = 0.1;
 /// How much of a share's last value is kept when the next one comes.
 const SHARE_KEEP: f64 = 0.8;
-/// A granule replaces another by its heat alone if it is so much hotter: moves cost more than a small difference saves.
+/// A granule replaces another by its heat alone if it is this many times hotter: moves cost more than a small difference saves.
 const HEAT_MARGIN: f32 = 1.25;
 /// Steps for which a granule that could not be moved is left where it is.
 const REST_STEPS: u32 = 64;
 
 /// Follows a plan.
 ///
-/// It is told where granules lie ([`Self::placed`], [`Self::gone`]) and what was accessed ([`Self::observe`]), settles what is
-/// wanted now ([`Self::step`]), and is asked for one move after the other ([`Self::next`]), each of which is answered
+/// It is told where granules lie ([`Self::placed`], [`Self::gone`]) and the accesses ([`Self::observe`]), settles which granules
+/// are wanted now ([`Self::step`]), and is asked for one move after the other ([`Self::next`]), each of which is answered
 /// ([`Self::done`]) before the next.
 #[derive(Clone, Debug)]
 pub(super) struct Follower {
@@ -112,7 +112,7 @@ pub(super) struct Follower {
     positions: Vec<Position>,
     phase: Option<usize>,
     heat: Decaying,
-    /// Of accesses seen, the share that went to granules that the plan, or what was seen before, would have had in fast memory.
+    /// Of accesses seen, the share to granules that the plan, or following earlier accesses, would have had in fast memory.
     plan_share: f64,
     live_share: f64,
     /// Of accesses seen, the share that would have gone to fast memory if every page had stayed where it was first touched.
@@ -223,7 +223,7 @@ impl Follower {
         self.fast
     }
 
-    /// Whether the program is followed by what is seen of it, since the plan does not say what it does.
+    /// Whether the accesses seen are followed, because the program departs from the plan.
     pub fn has_departed(&self) -> bool {
         self.departed
     }
@@ -238,7 +238,7 @@ impl Follower {
         }
     }
 
-    /// Takes in what was accessed. Without observations hotspots are taken to move on at the speed that they had.
+    /// Takes in the accesses of a stretch of time. Without observations hotspots are assumed to move on at their last speed.
     pub fn observe(&mut self, seen: &Seen<'_>) {
         self.slice_ns = seen.to_ns.saturating_sub(seen.from_ns);
         let all: f64 = seen.accesses.iter().map(|(_, count)| f64::from(*count)).sum();
@@ -289,7 +289,7 @@ impl Follower {
         accesses.iter().filter(|(granule, _)| is_in(*granule)).map(|(_, count)| f64::from(*count)).sum()
     }
 
-    /// Whether the plan, or heat alone, would have served better what was just seen.
+    /// Judges whether the plan, or heat alone, would have served the last accesses better.
     fn judge(&mut self, seen: &Seen<'_>, all: f64) {
         let capacity = self.options.fast_granules as usize;
         self.want_by_plan(seen.from_ns);
@@ -316,7 +316,7 @@ impl Follower {
         accesses.iter().filter(|(granule, _)| is_in(*granule)).map(|(_, count)| f64::from(*count)).sum()
     }
 
-    /// Puts what the plan wants at a time into `wanted`, each granule once.
+    /// Puts the granules that the plan wants at a time into `wanted`, each granule once.
     fn want_by_plan(&mut self, now_ns: u64) {
         self.wanted.clear();
         self.stamp += 1;
@@ -326,7 +326,7 @@ impl Follower {
                 wanted.push(granule);
             }
         };
-        // What is needed next comes first: it cannot wait, and what lies there always is there already.
+        // Granules that are needed next come first: they cannot wait, and those that always lie there are there already.
         for position in positions.iter() {
             let Some(place) = position.at(now_ns) else { continue };
             let sweep = position.sweep();
@@ -349,7 +349,7 @@ impl Follower {
     fn want_by_heat(&mut self) {
         let capacity = self.options.fast_granules as usize;
         let Follower { heat, places, hottest, wanted, .. } = self;
-        // What lies in fast memory already is only replaced by what is hotter by a margin.
+        // Granules in fast memory are only replaced by granules that are hotter by a margin.
         let rank = |granule: u32| {
             let is_fast = matches!(
                 places[granule as usize],

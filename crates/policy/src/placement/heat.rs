@@ -14,7 +14,7 @@ impl Decaying {
         Decaying { heat: vec![0.0; granules as usize], at_ns: 0, half_life_ns: half_life_ns.max(1) }
     }
 
-    /// Adds what was accessed until `now_ns`.
+    /// Adds the accesses until `now_ns`.
     pub fn add(&mut self, now_ns: u64, accesses: &[(u32, f32)]) {
         let passed = now_ns.saturating_sub(self.at_ns) as f32 / self.half_life_ns as f32;
         self.at_ns = self.at_ns.max(now_ns);

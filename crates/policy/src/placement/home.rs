@@ -65,7 +65,7 @@ impl Homes {
         self.granules.get(granule as usize)?.home
     }
 
-    /// Granules of fast memory that are promised to what the plan does not name.
+    /// Granules of fast memory that are promised to granules that the plan does not name.
     pub fn promised(&self) -> u32 {
         self.promised
     }
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!((homes.home(0, 3), homes.home(0, 2)), (Tier::Fast, Tier::Slow));
         homes.there(3, true);
         assert_eq!((homes.home(0, 2), homes.home(0, 1)), (Tier::Fast, Tier::Slow));
-        // What went is waited for again.
+        // A granule that was unmapped is waited for again.
         homes.unmapped(3);
         assert_eq!(homes.home(0, 2), Tier::Slow);
         assert_eq!((homes.home(99, 3), homes.decided(99)), (Tier::Fast, None));

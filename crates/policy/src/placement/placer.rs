@@ -103,7 +103,7 @@ impl Placer {
         self.follower.placed(granule, tier);
     }
 
-    /// A slice of time is over, and this was accessed in it. What was allowed to be moved before lapses.
+    /// A slice of time is over, with these accesses. Unused allowance for moves lapses.
     pub fn slice(&mut self, seen: &Seen<'_>) {
         assert!(self.in_flight.is_none(), "a move that was asked for was not answered");
         self.follower.observe(seen);
@@ -144,7 +144,7 @@ impl Placer {
         self.follower.fast()
     }
 
-    /// Whether the program is followed by what is seen of it, since the plan does not say what it does.
+    /// Whether the accesses seen are followed, because the program departs from the plan.
     pub fn has_departed(&self) -> bool {
         self.follower.has_departed()
     }

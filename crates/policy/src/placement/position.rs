@@ -13,8 +13,8 @@ pub struct Sweep {
     pub hot: u32,
     /// Granules of fast memory that move with it, ahead of it for the most part.
     pub window: u32,
-    /// Of the stretch, every so-manieth granule moves with it, as moving is too slow for all: 1 for all. The others are left to what
-    /// lies in fast memory always.
+    /// Of the stretch, every n-th granule moves with it, because moving is too slow for all: 1 for all. The others stay in the
+    /// memory where they always lie.
     pub every: u32,
 }
 

@@ -36,7 +36,7 @@ impl RateLimit {
         self.left as usize
     }
 
-    /// A granule is moved, or it was tried: what the kernel refuses has cost its time as well.
+    /// A granule was moved, or its move was tried: a move that the kernel refuses has cost its time as well.
     pub fn spend(&mut self) {
         debug_assert!(self.left >= 1.0, "a move that is not allowed");
         self.left -= 1.0;

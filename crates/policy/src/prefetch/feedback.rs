@@ -64,7 +64,7 @@ pub struct FeedbackParameters {
 }
 
 impl FeedbackParameters {
-    /// Tables 1 and 2, sections 3.2 and 4.3; docs/prefetchers.md marks what is not certain.
+    /// Tables 1 and 2, sections 3.2 and 4.3; docs/prefetchers.md marks the uncertain ones.
     pub const DEFAULT: Self = FeedbackParameters {
         base: Base::Stream(StreamParameters::DEFAULT),
         levels: [
@@ -93,7 +93,7 @@ impl Default for FeedbackParameters {
     }
 }
 
-/// Equation 1: at the end of an interval, half of what it was and half of what the interval counted.
+/// Equation 1: at the end of an interval, half of the old value and half of the interval's count.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
     settled: f64,
@@ -211,7 +211,7 @@ impl Feedback {
         let pollution = self.polluted.share_of(&self.misses);
         let late = self.late.share_of(&self.useful) > of.lateness;
         let polluting = pollution > of.pollution;
-        // Table 2. What is accurate may pollute if it is late; what is neither late nor polluting is left alone.
+        // Table 2. An accurate prefetcher may pollute if it is late; one that is neither late nor polluting is left alone.
         let change = match (late, polluting) {
             (false, false) => 0,
             (false, true) => -1,

@@ -38,7 +38,7 @@ impl Default for LeapParameters {
     }
 }
 
-/// Deltas, the last trend, and what the prefetches since the last miss were good for.
+/// Deltas, the last trend, and the hits of the prefetches since the last miss.
 #[derive(Clone, Debug)]
 pub struct Leap {
     parameters: LeapParameters,
@@ -86,7 +86,7 @@ impl Leap {
         up_to_newest.iter().rev().chain(eldest.iter().rev()).take(count).copied()
     }
 
-    /// Boyer and Moore: what is left when unlike ones cancel out is the only one that can be a majority.
+    /// Boyer and Moore: when unlike deltas cancel out, the one that is left is the only possible majority.
     fn majority(&self, count: usize) -> Option<i64> {
         let (mut candidate, mut votes) = (0, 0u32);
         for delta in self.recent(count) {
@@ -99,7 +99,7 @@ impl Leap {
         (share > count / 2).then_some(candidate)
     }
 
-    /// Algorithm 1. While the history is filling, a window holds what there is.
+    /// Algorithm 1. While the history is filling, a window holds the deltas that there are.
     fn find_trend(&self) -> Option<i64> {
         let history = self.parameters.history as usize;
         let mut window = (history / self.parameters.splits as usize).max(1);
@@ -148,7 +148,7 @@ impl Prefetch for Leap {
             (false, 1) => (step + 1) / 2,
             (false, _) => -step / 2,
         });
-        // In 128 bits nothing overflows, and what lies outside the page numbers is not wished for.
+        // In 128 bits nothing overflows, and pages outside the page numbers are not wished for.
         wanted
             .extend(steps.filter_map(|step| u64::try_from(i128::from(page) + i128::from(trend) * step).ok()));
     }

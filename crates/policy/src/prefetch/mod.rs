@@ -29,8 +29,8 @@ pub enum Demand {
 }
 
 impl Demand {
-    /// Whether a page is touched that no demand asked for since it was last sent for: a miss, or the first demand for
-    /// what was prefetched. The papers' caches lie behind another cache, which absorbs the other demands.
+    /// Whether this is the first demand for a page since it was last sent for: a miss, or the first demand for a prefetched page.
+    /// The papers' caches lie behind another cache, which absorbs the other demands.
     #[inline]
     pub fn is_first(self) -> bool {
         matches!(self, Demand::PrefetchHit | Demand::LatePrefetch | Demand::Miss)
@@ -52,7 +52,7 @@ pub enum Why {
 /// Where a prefetched page enters the order of eviction of its set (of n pages, n being the associativity).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Insertion {
-    /// At the most recently used end, as what was asked for.
+    /// At the most recently used end, like a page that was demanded.
     #[default]
     Mru,
     /// As the floor(n/2)th least recently used.

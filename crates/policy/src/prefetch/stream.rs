@@ -92,7 +92,7 @@ impl Stream {
         };
     }
 
-    /// Wishes for what lies beyond the end of the region, which moves there.
+    /// Wishes for the pages beyond the end of the region, which moves there.
     fn request(&mut self, direction: Direction, degree: u32, distance: u32, wanted: &mut Vec<u64>) {
         let (degree_pages, distance) = (u64::from(degree), u64::from(distance));
         match direction {

@@ -47,7 +47,7 @@ pub trait Driven {
     /// The shard.
     fn shard(&self) -> &Shard;
 
-    /// Changes a tier's capacity. What is above it leaves a little in every step.
+    /// Changes a tier's capacity. Items above it leave, a few in every step.
     fn set_capacity(&mut self, tier: usize, bytes: u64);
 
     /// Makes a step that no request asks for.
@@ -106,7 +106,7 @@ impl Member {
     }
 
     /// Every tick: empties regions that are to be given, and now and then looks at which shard needs memory. `now_ns` is of a
-    /// clock that does not go back; `shown` says what a shard, given by its number, has shown of a tier.
+    /// clock that does not go back; `shown` gives the state that a shard, by its number, has shown of a tier.
     pub fn tick<D: Driven>(
         &mut self,
         now_ns: u64,
@@ -205,7 +205,7 @@ fn is_within_capacity(shard: &Shard) -> bool {
         .all(|tier| shard.ladder().residents().level(tier).is_within_capacity())
 }
 
-/// The shares of a tier in all shards, by what they have shown. `None`: one has shown nothing yet.
+/// The shares of a tier in all shards, by the states that they have shown. `None`: one has shown nothing yet.
 pub fn shares_of(tier: usize, shown: &[Shown]) -> Option<Vec<Share>> {
     let share = |shown: &Shown| {
         let (capacity_bytes, tail_age_ms) = (*shown.capacities.get(tier)?, *shown.tail_ages_ms.get(tier)?);

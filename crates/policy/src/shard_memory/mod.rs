@@ -39,7 +39,7 @@ pub struct Division {
     pub regions: u64,
     /// A shard keeps this part of an equal share, whatever its items' age.
     pub least: f64,
-    /// Nothing moves while the oldest age is within this factor of the youngest: what is measured varies, and moving costs.
+    /// Nothing moves while the oldest age is within this factor of the youngest: measured ages vary, and moving costs.
     pub tolerance: f64,
 }
 
@@ -88,7 +88,7 @@ pub struct Divider {
 }
 
 impl Divider {
-    /// Looks at a tier's shares; what is to move now, of which [`Self::moved`] is to be told when it has.
+    /// Looks at a tier's shares. Returns the memory that is to move now; call [`Self::moved`] when it has.
     pub fn look(&mut self, tier: usize, shares: &[Share]) -> Option<Transfer> {
         if self.resting.len() <= tier {
             self.resting.resize(tier + 1, Rest::Looks(REST_LOOKS));
@@ -157,8 +157,8 @@ mod tests {
         assert_eq!(looks, [false, false, true, false]);
     }
 
-    /// Caches of items of equal size that are asked for in cycles: the age at which items leave is what a shard has room for,
-    /// over the rate of new ones. Moving on and on makes the ages equal and then rests.
+    /// Caches of items of equal size that are requested in cycles: the age at which items leave is the room of a shard over the
+    /// rate of new ones. Moving on and on makes the ages equal and then rests.
     #[test]
     fn ages_become_equal_and_stay_so() {
         let rates = [10, 30, 60];

@@ -37,7 +37,7 @@ pub(in crate::ladder) struct ClassUse {
 pub(in crate::ladder) struct ByClass {
     classes: Arc<SizeClasses>,
     spaces: Vec<Space>,
-    /// Pages that each class has, a run by its head: what a random item is drawn from.
+    /// Pages of each class, a run by its head: random items are drawn from them.
     members: Vec<Vec<u32>>,
     /// Of those lists. Each step of the ladder asks for it, so it is counted when a list grows.
     member_bytes: u64,

@@ -87,7 +87,7 @@ impl Slots {
         (&mut self.touched, &self.supply, &self.pages)
     }
 
-    /// Gives back everything at once. What was touched is remembered.
+    /// Gives back all slots at once. Touched pages are remembered.
     pub fn clear(&mut self, deferred_free: &mut DeferredFree) {
         let (pages, bytes) = self.pages.take_all();
         deferred_free.add(pages, bytes);
@@ -215,14 +215,13 @@ impl Slots {
         }
     }
 
-    /// Whether no more is held than may be used, nothing behind the end, and the memory of what was held is given back.
+    /// Whether no more is held than may be used, nothing lies behind the end, and all other memory is given back.
     pub fn is_within_limits(&self) -> bool {
         let Slots { supply, pages, touched, .. } = self;
         supply.used() <= supply.limit() && !pages.is_used_behind(supply.end()) && !touched.has_surplus(supply)
     }
 
-    /// Free space of a class in its own terms (slots, or pages of runs), free pages counted, and what it holds in
-    /// all.
+    /// Free space of a class in its own terms (slots, or pages of runs), free pages counted, and the space that it holds in all.
     pub fn class_space(&self, class: Class) -> (u64, u64) {
         let ClassUse { slots, slots_free, .. } = self.by_class.class_use(class);
         let of_a_page = if class == self.classes.runs() { 1 } else { self.classes.slots_per_page(class) };

@@ -184,7 +184,7 @@ impl Page {
     }
 }
 
-/// All pages of a tier, and what lies on them.
+/// All pages of a tier, and the items on them.
 #[derive(Clone, Debug)]
 pub(in crate::ladder) struct Pages {
     classes: Arc<SizeClasses>,
@@ -318,7 +318,7 @@ impl Pages {
         Some(PageUse { class: page.class, items: page.used(), is_draining: page.draining })
     }
 
-    /// The last page from `end` on that something lies on, of a large item its first. What lies behind it is forgotten.
+    /// The last page in use from `end` on, of a large item its first. Pages behind it are forgotten.
     #[inline]
     pub fn last_behind(&mut self, end: u32) -> Option<u32> {
         while self.pages.len() as u32 > end {

@@ -133,7 +133,7 @@ mod tests {
             assert!(asked.len() as u32 <= at + 1 + 40 + 1);
         }
         assert_eq!(asked.len(), 1000);
-        // What is reused was held all along.
+        // Reused pages were held all along.
         (0..500).for_each(|page| slots.release(page * PAGE_UNITS));
         (0..500).for_each(|at| assert!(slots.take(Fit::Run(1), Id(at)).is_some()));
         assert_eq!(take_ahead(&mut slots), None);

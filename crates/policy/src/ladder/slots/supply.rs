@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::reserved_range::Held;
 use crate::ladder::page_set::PageSet;
 
-/// The free pages of a tier and what may be used of them.
+/// The free pages of a tier, and how many of them may be used.
 #[derive(Clone, Debug)]
 pub(in crate::ladder) struct Supply {
     /// Pages that may be given out, the limit permitting.
@@ -48,7 +48,7 @@ impl Supply {
         self.limit
     }
 
-    /// Changes how many pages may be given out. What is above the limit stays until reclaimed.
+    /// Changes how many pages may be given out. Pages above the limit stay until they are reclaimed.
     pub fn set_limit(&mut self, pages: u32) {
         self.limit = pages.min(self.end);
     }
@@ -58,8 +58,8 @@ impl Supply {
         self.end
     }
 
-    /// Changes that: all before it may be given out. What lies behind stays until it was emptied, so that a tier that was made smaller
-    /// has the same order of pages as one that always was.
+    /// Changes the end: all pages before it may be given out. Pages behind it stay until they were emptied, so that a tier that
+    /// was made smaller has the same order of pages as one that always was.
     pub fn set_end(&mut self, end: u32, is_free: impl Fn(u32) -> bool) {
         let (before, end) = (self.end, end.min(self.pages_total()));
         self.end = end;

@@ -22,7 +22,7 @@ impl Touched {
         Touched { pages: PageSet::empty(pages_total), ahead: Ahead::default() }
     }
 
-    /// All pages are free again; what they have they keep.
+    /// All pages are free again; pages with memory keep it.
     pub(super) fn clear(&mut self) {
         self.ahead = Ahead::of(self.ahead.distance_pages());
     }
@@ -62,7 +62,7 @@ impl Touched {
             return None;
         }
         let behind = self.pages.last().filter(|&page| page >= supply.end() && pages.is_free(page));
-        // What is used was touched: where all that was touched is used, there is no free one to look for.
+        // Used pages were touched: where all touched pages are used, there is no free one to look for.
         let is_above = self.pages.len() > supply.limit().max(supply.used());
         let above = || is_above.then(|| self.pages.last_common(supply.free_pages())).flatten();
         let page = behind.or_else(above)?;

@@ -146,7 +146,7 @@ impl Holdings {
         self.fullest.set(usize::from(tenant), (after > 0).then_some(fullness as f32));
     }
 
-    /// Whether a tenant has its part of what all have, or lacks less than a page.
+    /// Whether a tenant has its part of all bytes, or lacks less than a page.
     fn has_part(&self, tenant: usize) -> bool {
         self.get(tenant).is_some_and(|holding| {
             u128::from(holding.bytes + super::PAGE_BYTES) * u128::from(self.share_bytes)
@@ -164,7 +164,7 @@ impl Holdings {
         self.weigh(tenant, bytes, bytes);
     }
 
-    /// Whether a tenant has more than its part of what all have, should `wants` get something as well.
+    /// Whether a tenant has more than its part of all bytes, should `wants` get something as well.
     fn is_above(&self, tenant: usize, wants: Option<u16>) -> bool {
         let coming = wants.map_or(0, |tenant| match self.get(usize::from(tenant)) {
             Some(holding) if holding.bytes > 0 => 0,
@@ -475,7 +475,7 @@ mod tests {
             self.items.values().map(|&(owner, _)| owner).chain(wants).collect()
         }
 
-        /// Whether a tenant has more than its part of what all have.
+        /// Whether a tenant has more than its part of all bytes.
         fn is_above(&self, tenant: u16, wants: Option<u16>) -> bool {
             let (all, shares): (u64, u64) = self
                 .here(wants)

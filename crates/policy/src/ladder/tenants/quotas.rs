@@ -3,7 +3,7 @@
 
 use super::{Holdings, TENANTS_MAX, Tenants};
 
-/// A change to what tenants are to have of a ladder's tiers.
+/// A change to the shares and K of tenants in a ladder's tiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// All shares and K are forgotten: each tenant has the defaults until it is set again.

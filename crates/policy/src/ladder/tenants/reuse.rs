@@ -78,8 +78,8 @@ impl Coldest {
 }
 
 impl Tenants {
-    /// How long the item in a tier has waited that would go for another one of its tenant, if that has its part there. It is
-    /// looked for now and then; in between it is the mean of what was found.
+    /// The age of the item in a tier that would be evicted for another one of its tenant, if the tenant has its part there. It is
+    /// looked for now and then; in between the mean of the ages found is returned.
     pub(in crate::ladder) fn own_coldest(
         &mut self,
         id: Id,
