@@ -94,7 +94,7 @@ struct Cache {
 /// The caches that step after the same number of epochs.
 #[derive(Clone, Debug)]
 struct Pace {
-    /// Epochs in a step.
+    /// The number of epochs in a step.
     epochs: u32,
     /// The caches of this pace.
     caches: std::ops::Range<usize>,
