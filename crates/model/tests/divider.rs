@@ -357,7 +357,8 @@ impl Told {
         if let Some(old) = held.remove(&key) {
             world.ladder.transit_mut().remove(old);
         }
-        let item = NewItem { key: hash, bytes, expires_at_ms: None, rewrites: None, tenant };
+        let item =
+            NewItem { key: hash, bytes, expires_at_ms: None, rewrites: None, tenant, is_newcomer: true };
         if let Admit::Ready { id, .. } = world.ladder.admit(&item, Now::default(), rng, &mut Vec::new()) {
             held.insert(key, id);
         }

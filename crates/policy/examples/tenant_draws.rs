@@ -33,7 +33,14 @@ fn filled(items: u64, tenants: u64) -> (Ladder, Now, Rng) {
     for key in 0..items {
         now.requests += 1;
         let tenant = rng.below(tenants) as u16;
-        let item = NewItem { key, bytes: ITEM_BYTES, expires_at_ms: None, rewrites: None, tenant };
+        let item = NewItem {
+            key,
+            bytes: ITEM_BYTES,
+            expires_at_ms: None,
+            rewrites: None,
+            tenant,
+            is_newcomer: true,
+        };
         let answer = ladder.admit(&item, now, &mut rng, &mut acts);
         assert!(matches!(answer, Admit::Ready { .. }), "there is room for all");
         acts.clear();

@@ -68,7 +68,14 @@ impl World {
         while tries < 8 {
             let mut acts = Vec::new();
             let answer = self.ladder.admit(
-                &NewItem { key: u64::from(key), bytes, expires_at_ms, rewrites, tenant: 0 },
+                &NewItem {
+                    key: u64::from(key),
+                    bytes,
+                    expires_at_ms,
+                    rewrites,
+                    tenant: 0,
+                    is_newcomer: true,
+                },
                 self.now,
                 &mut self.rng,
                 &mut acts,

@@ -56,7 +56,7 @@ impl World {
     /// Whether it came in.
     fn enter(&mut self, key: u32, bytes: u64, rewrites: Option<Id>) -> bool {
         let hash = u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let item = NewItem { key: hash, bytes, expires_at_ms: None, rewrites, tenant: 0 };
+        let item = NewItem { key: hash, bytes, expires_at_ms: None, rewrites, tenant: 0, is_newcomer: true };
         let (mut tries, mut again) = (0, 0);
         while tries < ADMIT_TRIES {
             assert!(again < AGAIN_MAX, "it comes to an end");

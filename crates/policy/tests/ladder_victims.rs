@@ -174,6 +174,25 @@ fn new_items_that_prove_useless_enter_below_and_useful_ones_above() {
 }
 
 #[test]
+fn items_that_were_there_before_enter_above_where_newcomers_enter_below() {
+    let config = || LadderConfig { admission: Admission::Proven, ..config(&[4, 200], Order::Lists) };
+    let demotions = |world: &World| world.ladder.residents().level(0).counters().demotions;
+    let mut world = World::new(config());
+    (0..4000).for_each(|key| world.access(key, 1000, None));
+    let before = demotions(&world);
+    (4000..6000).for_each(|key| world.bring_back(key, 1000));
+    let copied = demotions(&world) - before;
+    assert!(copied > 1900, "{copied} of 2000 were copied down, as only those are that entered above");
+    // What became of them says nothing about newcomers.
+    let mut world = World::new(config());
+    (0..4000).for_each(|key| world.bring_back(key, 1000));
+    let before = demotions(&world);
+    (4000..4050).for_each(|key| world.access(key, 1000, None));
+    assert_eq!(world.in_tier(0, 4000..4050), 50, "nothing is known of newcomers yet");
+    assert!(demotions(&world) > before);
+}
+
+#[test]
 fn interleaved_items_stay_where_their_hash_puts_them() {
     let admission = Admission::Interleaved { fast_share: 0.25 };
     let mut world = World::new(LadderConfig { admission, ..config(&[100, 100], Order::Lists) });
@@ -189,7 +208,14 @@ fn a_large_item_goes_where_pages_are_free_and_nobody_waits_for_small_ones_to_lea
     // The fast tier is full of small items, the slow one is not.
     (0..40_000).for_each(|key| world.access(key, 64, None));
     let mut acts = Vec::new();
-    let item = NewItem { key: 7, bytes: 16 * PAGE_BYTES, expires_at_ms: None, rewrites: None, tenant: 0 };
+    let item = NewItem {
+        key: 7,
+        bytes: 16 * PAGE_BYTES,
+        expires_at_ms: None,
+        rewrites: None,
+        tenant: 0,
+        is_newcomer: true,
+    };
     let answer = world.ladder.admit(&item, world.now, &mut world.rng, &mut acts);
     let Admit::Ready { loc, .. } = answer else { panic!("{answer:?}") };
     assert_eq!((loc.tier, acts.len()), (1, 0));

@@ -168,7 +168,8 @@ impl World {
 
     fn set(&mut self, key: u64, bytes: u64, expires_at_ms: Option<u64>) {
         self.begin();
-        let entry = Entry { hash: hash_of(key), bytes, expires_at_ms, tenant: (key % 3) as u16 };
+        let entry =
+            Entry { hash: hash_of(key), bytes, expires_at_ms, tenant: (key % 3) as u16, is_newcomer: true };
         let old = self.find(key);
         match old {
             None => self.shard.enter(&entry, &mut self.rng),

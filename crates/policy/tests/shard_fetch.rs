@@ -61,7 +61,7 @@ impl Log {
 
     /// Finds a place in memory.
     fn enter(&mut self, key: u64, bytes: u64) -> Id {
-        let entry = Entry { hash: hash_of(key), bytes, expires_at_ms: None, tenant: 0 };
+        let entry = Entry { hash: hash_of(key), bytes, expires_at_ms: None, tenant: 0, is_newcomer: true };
         self.shard.enter(&entry, &mut self.rng);
         self.carry_out();
         let Entered::Placed { id, loc, replaces: None } = self.shard.entered() else {

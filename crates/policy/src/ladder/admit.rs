@@ -88,7 +88,7 @@ impl Ladder {
             Some(old) => usize::from(self.transit.residents.nodes.loc(old).tier),
             None => {
                 let residents = &mut self.transit.residents;
-                let first = self.learnt.first_tier(item.key, fit, residents);
+                let first = self.learnt.first_tier(item, fit, residents);
                 residents.orders.miss(item.key, first, residents.classes.class(fit));
                 first
             }

@@ -73,11 +73,6 @@ impl Proof {
         Proof { counts: [[0; 2]; SIZES], seen: vec![0; kept] }
     }
 
-    /// The rule that it was made for.
-    pub fn admission(&self) -> Admission {
-        if self.seen.is_empty() { Admission::Fast } else { Admission::Proven }
-    }
-
     fn size(units: u32) -> usize {
         units.max(1).ilog2() as usize % SIZES
     }

@@ -72,7 +72,8 @@ impl Transit {
     pub(super) fn enter(&mut self, id: Id, loc: Loc, item: &NewItem, now: Now) {
         let Residents { nodes, levels, orders, .. } = &mut self.residents;
         let tier = usize::from(loc.tier);
-        let place = Place::new(loc, nodes.ticks().recency(now), false).with_fresh(item.rewrites.is_none());
+        let is_fresh = item.rewrites.is_none() && item.is_newcomer;
+        let place = Place::new(loc, nodes.ticks().recency(now), false).with_fresh(is_fresh);
         nodes.enter(id, place, item.expires_at_ms, now);
         orders.admit(id, item.tenant);
         levels[tier].counters.items += 1;

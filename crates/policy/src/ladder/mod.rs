@@ -337,13 +337,6 @@ impl Ladder {
         self.promotions.tune(&self.transit.residents.config);
     }
 
-    /// Whether new items enter the fast tier where [`Admission::Proven`] would judge them by earlier new items: for items that
-    /// were used before, such as a snapshot's, whose order says where they belong.
-    pub fn trust_newcomers(&mut self, trusts: bool) {
-        let config = &mut self.transit.residents.config;
-        config.admission = self.learnt.trusting(config.admission, trusts);
-    }
-
     /// Takes all items out at once. `false`, and nothing done, while a place is pinned.
     pub fn clear(&mut self) -> bool {
         if !self.transit.clear_into(self.charges.deferred_free()) {

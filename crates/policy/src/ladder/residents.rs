@@ -50,6 +50,9 @@ pub struct NewItem {
     pub rewrites: Option<Id>,
     /// Its tenant, below [`super::TENANTS_MAX`]; without meaning where tenants are not told apart.
     pub tenant: u16,
+    /// Whether nothing is known of its use yet. [`super::Admission::Proven`] judges newcomers by what became of others, and others by
+    /// what became of them; an item that was here before, as one of a snapshot was, enters the fast tier and counts for nobody.
+    pub is_newcomer: bool,
 }
 
 /// A use of an item, as it was found.

@@ -6,7 +6,7 @@ use super::classes::Fit;
 use super::config::LadderConfig;
 use super::entry::{Admission, Proof};
 use super::level::Level;
-use super::residents::{Residents, Use};
+use super::residents::{NewItem, Residents, Use};
 use crate::promotion_rule::{ReuseWindow, WHOLE};
 use crate::{Id, Now};
 
@@ -32,17 +32,8 @@ impl Learnt {
         Learnt { proof: Proof::new(config.admission), tiers: std::array::from_fn(|_| tier.clone()) }
     }
 
-    /// The rule of admission where newcomers are trusted, or not any more.
-    pub fn trusting(&self, admission: Admission, trusts: bool) -> Admission {
-        match (trusts, admission) {
-            (true, Admission::Proven) => Admission::Fast,
-            (false, Admission::Fast) => self.proof.admission(),
-            _ => admission,
-        }
-    }
-
     /// The tier that a new item is to enter.
-    pub fn first_tier(&mut self, key: u64, fit: Fit, residents: &Residents) -> usize {
+    pub fn first_tier(&mut self, item: &NewItem, fit: Fit, residents: &Residents) -> usize {
         if residents.levels.len() < 2 {
             return 0;
         }
@@ -50,11 +41,12 @@ impl Learnt {
             Admission::Fast => 0,
             Admission::Interleaved { fast_share } => {
                 // Bits that the index does not sort by.
-                let drawn = (key & 0xFFFF) as f64 / 65536.0;
+                let drawn = (item.key & 0xFFFF) as f64 / 65536.0;
                 usize::from(drawn >= fast_share)
             }
+            Admission::Proven if !item.is_newcomer => 0,
             Admission::Proven => {
-                let is_below = self.proof.sends_below(key, residents.classes.fit_units(fit));
+                let is_below = self.proof.sends_below(item.key, residents.classes.fit_units(fit));
                 usize::from(is_below && !is_roomy(&residents.config, &residents.levels[0], fit))
             }
         }
@@ -140,22 +132,32 @@ fn is_roomy(config: &LadderConfig, fast: &Level, fit: Fit) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_world::{QUARTER, World};
     use super::*;
 
     #[test]
-    fn trust_lasts_until_it_is_taken_back() {
-        let with = |admission| {
-            let mut config = LadderConfig::with_capacities(&[1 << 20]);
-            config.admission = admission;
-            Learnt::new(&config)
+    fn an_item_that_is_no_newcomer_is_not_judged_and_proves_nothing() {
+        let mut config = LadderConfig::with_capacities(&[1 << 20, 1 << 20]);
+        config.admission = Admission::Proven;
+        let mut world = World::new(config);
+        world.fill(0, QUARTER);
+        let (transit, learnt, _) = world.parts();
+        let residents = &transit.residents;
+        let fit = residents.classes.fit(QUARTER);
+        (0..1000).for_each(|_| learnt.proof.note(residents.classes.fit_units(fit), false));
+        // A key that is none of the one in sixteen that explore.
+        let newcomer = NewItem {
+            key: 1 << 16,
+            bytes: QUARTER,
+            expires_at_ms: None,
+            rewrites: None,
+            tenant: 0,
+            is_newcomer: true,
         };
-        let proven = with(Admission::Proven);
-        assert_eq!(proven.trusting(Admission::Proven, true), Admission::Fast);
-        assert_eq!(proven.trusting(Admission::Fast, false), Admission::Proven);
-        assert_eq!(with(Admission::Fast).trusting(Admission::Fast, false), Admission::Fast);
-        let interleaved = Admission::Interleaved { fast_share: 0.5 };
-        assert_eq!(with(interleaved).trusting(interleaved, true), interleaved);
-        assert_eq!(with(interleaved).trusting(interleaved, false), interleaved);
+        let known = NewItem { is_newcomer: false, ..newcomer };
+        assert_eq!(learnt.first_tier(&known, fit, residents), 0);
+        assert_eq!(learnt.first_tier(&newcomer, fit, residents), 1, "and the key was not taken down as seen");
+        assert_eq!(learnt.first_tier(&newcomer, fit, residents), 0, "it comes again");
     }
 
     #[test]

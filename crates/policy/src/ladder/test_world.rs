@@ -78,7 +78,14 @@ impl World {
             residents.nodes.leave(id);
             return None;
         };
-        let item = NewItem { key: u64::from(id.0), bytes, expires_at_ms: None, rewrites: None, tenant };
+        let item = NewItem {
+            key: u64::from(id.0),
+            bytes,
+            expires_at_ms: None,
+            rewrites: None,
+            tenant,
+            is_newcomer: true,
+        };
         self.transit.enter(id, Loc { tier: tier as u8, unit }, &item, self.now);
         Some(id)
     }

@@ -11,4 +11,7 @@ pub struct Entry {
     pub expires_at_ms: Option<u64>,
     /// Its tenant; without meaning where tenants are not told apart.
     pub tenant: u16,
+    /// Whether nothing is known of its use yet, so that [admission](crate::ladder::Admission) judges it by what became of others. An
+    /// item that was here before, as one of a snapshot was, enters the fast tier: the order of the snapshot says where it belongs.
+    pub is_newcomer: bool,
 }

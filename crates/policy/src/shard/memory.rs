@@ -59,8 +59,8 @@ impl Memory {
 
     /// The description of an entry for the ladder.
     pub(super) fn new_item(&self, entry: &Entry, rewrites: Option<Id>) -> NewItem {
-        let Entry { hash: key, bytes, expires_at_ms, tenant } = *entry;
-        NewItem { key, bytes: bytes + self.behind_bytes, expires_at_ms, rewrites, tenant }
+        let Entry { hash: key, bytes, expires_at_ms, tenant, is_newcomer } = *entry;
+        NewItem { key, bytes: bytes + self.behind_bytes, expires_at_ms, rewrites, tenant, is_newcomer }
     }
 
     /// An item has its place, and is found from now on.
@@ -233,7 +233,7 @@ mod tests {
                 let any = (!all.is_empty()).then(|| *all.keys().nth(pick.index(all.len())).unwrap());
                 match (what, any) {
                     (0..5, _) => {
-                        let entry = Entry { hash: (number as u64) << 24, bytes, expires_at_ms: None, tenant: 0 };
+                        let entry = Entry { hash: (number as u64) << 24, bytes, expires_at_ms: None, tenant: 0, is_newcomer: true };
                         let item = memory.new_item(&entry, None);
                         prop_assert_eq!(item.bytes, bytes + 16);
                         let answer = memory.ladder_mut().admit(&item, now, &mut rng, &mut acts);

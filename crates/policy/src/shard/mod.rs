@@ -353,8 +353,6 @@ pub enum Change {
     Tenant(Setting),
     /// Promotion and the like.
     Tuning(Tuning),
-    /// Whether newcomers go where those go that have proved themselves.
-    TrustNewcomers(bool),
 }
 
 /// A shard of a store, without bytes.
@@ -411,7 +409,6 @@ impl Shard {
             Change::Capacity { tier, bytes } => ladder.set_capacity(tier, bytes),
             Change::Tenant(setting) => ladder.residents_mut().apply(setting),
             Change::Tuning(tuning) => ladder.tune(tuning),
-            Change::TrustNewcomers(on) => ladder.trust_newcomers(on),
         }
     }
 

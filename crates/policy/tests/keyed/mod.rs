@@ -58,21 +58,41 @@ impl World {
 
     /// An access of a tenant.
     pub fn access_of(&mut self, tenant: u16, key: usize, bytes: u64, expires_at_ms: Option<u64>) {
+        self.request();
+        if let Some(id) = self.ids.get(key).copied().flatten() {
+            self.ladder.hit(None, id, self.now);
+            return;
+        }
+        let item =
+            NewItem { key: hash(key), bytes, expires_at_ms, rewrites: None, tenant, is_newcomer: true };
+        self.admit(key, &item);
+    }
+
+    /// Brings in a key that was there before.
+    pub fn bring_back(&mut self, key: usize, bytes: u64) {
+        self.request();
+        let (key_hash, expires_at_ms) = (hash(key), None);
+        self.admit(
+            key,
+            &NewItem { key: key_hash, bytes, expires_at_ms, rewrites: None, tenant: 0, is_newcomer: false },
+        );
+    }
+
+    /// A request begins.
+    fn request(&mut self) {
         self.now.requests += 1;
         if self.ladder.is_due(self.now) {
             self.step();
         }
+    }
+
+    fn admit(&mut self, key: usize, item: &NewItem) {
         if self.ids.len() <= key {
             self.ids.resize(key + 1, None);
         }
-        if let Some(id) = self.ids[key] {
-            self.ladder.hit(None, id, self.now);
-            return;
-        }
-        let item = NewItem { key: hash(key), bytes, expires_at_ms, rewrites: None, tenant };
         for _ in 0..8 {
             let mut acts = Vec::new();
-            let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut acts);
+            let answer = self.ladder.admit(item, self.now, &mut self.rng, &mut acts);
             self.execute(acts);
             if let Admit::Ready { id, .. } = answer {
                 self.ids[key] = Some(id);

@@ -71,7 +71,7 @@ impl World {
         self.now.requests += 1;
         // Scattered, as hashes are.
         let key = self.now.requests.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let item = NewItem { key, bytes, expires_at_ms: None, rewrites: None, tenant: 0 };
+        let item = NewItem { key, bytes, expires_at_ms: None, rewrites: None, tenant: 0, is_newcomer: true };
         let mut admission = Admission { came: false, again: 0, acts_max: 0, dropped: Vec::new() };
         loop {
             let mut acts = Vec::new();

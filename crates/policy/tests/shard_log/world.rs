@@ -365,7 +365,13 @@ impl World {
             return;
         }
         if self.shard.hit_below(hash, cell.bytes) {
-            let entry = Entry { hash, bytes: cell.bytes, expires_at_ms: cell.expires_at_ms, tenant: 0 };
+            let entry = Entry {
+                hash,
+                bytes: cell.bytes,
+                expires_at_ms: cell.expires_at_ms,
+                tenant: 0,
+                is_newcomer: true,
+            };
             self.shard.enter(&entry, &mut self.rng);
             if let Entered::Placed { loc, .. } = self.entered() {
                 // What made room may have thrown the copy out of the log, but not this item's: it does so in pieces of its own.
@@ -398,7 +404,7 @@ impl World {
         }
         self.shard.begin();
         let hash = hash_of(key);
-        let entry = Entry { hash, bytes, expires_at_ms, tenant: 0 };
+        let entry = Entry { hash, bytes, expires_at_ms, tenant: 0, is_newcomer: true };
         let old = self.find(key);
         match old {
             None => self.shard.enter(&entry, &mut self.rng),

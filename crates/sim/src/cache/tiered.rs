@@ -293,7 +293,7 @@ impl TieredCache {
 
     fn entry(&mut self, key: u64, bytes: u64, expires_at_ms: Option<u64>) -> Entry {
         self.shard.hold(self.dividing.as_ref().map_or(0, |it| it.divider.metadata_bytes()));
-        Entry { hash: self.hash(key), bytes, expires_at_ms, tenant: self.tenant }
+        Entry { hash: self.hash(key), bytes, expires_at_ms, tenant: self.tenant, is_newcomer: true }
     }
 
     fn enter(&mut self, key: u64, bytes: u64, expires_at_ms: Option<u64>) -> Option<Id> {

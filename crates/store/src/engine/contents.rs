@@ -46,9 +46,9 @@ pub(super) struct Contents {
     pub value_bytes_max: usize,
 }
 
-/// The facts about an item that a shard needs.
+/// The facts about a new item that a shard needs.
 pub(super) fn entry(hash: u64, header: Header, expires_at_ms: Option<u64>, tenant: u16) -> Entry {
-    Entry { hash, bytes: header.item_len() as u64, expires_at_ms, tenant }
+    Entry { hash, bytes: header.item_len() as u64, expires_at_ms, tenant, is_newcomer: true }
 }
 
 impl Contents {
@@ -167,6 +167,20 @@ impl Contents {
         condition: Condition,
         expiry: Expiry,
     ) -> Result<bool, StoreError> {
+        self.set_as(true, db, key, (kind, value), condition, expiry)
+    }
+
+    /// [`Self::set`] of an item that is a newcomer where its key is new, or was in the store before.
+    #[inline]
+    pub fn set_as(
+        &mut self,
+        is_newcomer: bool,
+        db: u8,
+        key: &[u8],
+        (kind, value): (ValueKind, &[u8]),
+        condition: Condition,
+        expiry: Expiry,
+    ) -> Result<bool, StoreError> {
         self.check_lengths(key.len(), value.len())?;
         self.begin();
         let hash = self.items.hash(db, key);
@@ -191,7 +205,7 @@ impl Contents {
             Expiry::Keep => old.and_then(|id| self.shard.ladder().residents().nodes().expires_at_ms(id)),
         };
         self.tenants.wrote(tenant, hash, self.keeping.place_len(header), &self.shard);
-        let entry = entry(hash, header, expires_at_ms, tenant);
+        let entry = Entry { is_newcomer, ..entry(hash, header, expires_at_ms, tenant) };
         let loc = match old {
             Some(old) => {
                 self.forget_copy(old, hash);

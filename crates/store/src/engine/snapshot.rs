@@ -8,7 +8,7 @@
 
 use tiermem_policy::Id;
 use tiermem_policy::index::Found;
-use tiermem_policy::shard::{self, Shard};
+use tiermem_policy::shard::{Entry, Shard};
 
 use super::contents::{Contents, entry};
 use super::item::Header;
@@ -205,11 +205,6 @@ pub struct Restoring<'a> {
 }
 
 impl Restoring<'_> {
-    /// Before the first item of a snapshot is taken in, and behind the last.
-    pub fn trust_newcomers(&mut self, on: bool) {
-        self.contents.shard.configure(shard::Change::TrustNewcomers(on));
-    }
-
     /// Takes an item of a snapshot in. Where the snapshot is `exact`, what flash has too is known to be the same.
     pub fn restore(&mut self, item: &Item<'_>, exact: bool) -> Restored {
         let (db, kind) = (item.db, ValueKind::from_byte(item.kind));
@@ -236,7 +231,7 @@ impl Restoring<'_> {
         }
         let expiry =
             if item.expires_at_ms == 0 { Expiry::Never } else { Expiry::AtUnixMs(item.expires_at_ms) };
-        match self.contents.set(db, item.key, (kind, item.value), Condition::Always, expiry) {
+        match self.contents.set_as(false, db, item.key, (kind, item.value), Condition::Always, expiry) {
             Ok(_) => {
                 // It is not a client's request.
                 self.contents.counters.sets -= 1;
@@ -252,7 +247,7 @@ impl Restoring<'_> {
         let header = Header { value_len, key_len, db: item.db, kind, unchanged: true };
         let expires_at_ms = (item.expires_at_ms != 0).then_some(item.expires_at_ms);
         let tenant = self.contents.tenant_for(item.db, item.key);
-        let entry = entry(hash, header, expires_at_ms, tenant);
+        let entry = Entry { is_newcomer: false, ..entry(hash, header, expires_at_ms, tenant) };
         let Ok((_, loc)) = self.contents.enter(&entry, item.db) else { return false };
         // It was counted there.
         self.contents.keys.remove(item.db);

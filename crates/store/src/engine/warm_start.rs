@@ -2,6 +2,7 @@
 
 use crate::tiers::TAIL_BYTES;
 use tiermem_policy::ladder::{Loc, PAGE_BYTES, UNIT_BYTES};
+use tiermem_policy::shard::Entry;
 
 use super::DATABASES;
 use super::contents::{Contents, entry};
@@ -84,7 +85,7 @@ impl WarmStart<'_> {
         }
         // Twice: a death between the two halves of a move. They are the same.
         let tenant = self.contents.tenant_for(header.db, &key);
-        let entry = entry(hash, header, expires_at_ms, tenant);
+        let entry = Entry { is_newcomer: false, ..entry(hash, header, expires_at_ms, tenant) };
         let adopted = match self.contents.find(header.db, &key, hash) {
             Some(_) => None,
             None => self.contents.shard.restore(loc, place_bytes as u64, &entry),

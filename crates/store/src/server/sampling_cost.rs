@@ -30,7 +30,14 @@ pub(super) fn measure(ks: &[u8]) -> Overheads {
     let (mut rng, mut acts, mut now) = (Rng::seeded(1), Vec::new(), Now::default());
     for key in 0..ITEMS {
         now.requests += 1;
-        let item = NewItem { key, bytes: ITEM_BYTES, expires_at_ms: None, rewrites: None, tenant: 0 };
+        let item = NewItem {
+            key,
+            bytes: ITEM_BYTES,
+            expires_at_ms: None,
+            rewrites: None,
+            tenant: 0,
+            is_newcomer: true,
+        };
         let answer = ladder.admit(&item, now, &mut rng, &mut acts);
         acts.clear();
         if !matches!(answer, Admit::Ready { .. }) {

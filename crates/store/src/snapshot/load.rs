@@ -118,7 +118,6 @@ impl Files {
                 progress.files_left_out += 1;
             }
         }
-        engines.iter_mut().for_each(|engine| engine.restoring().trust_newcomers(true));
         let mut buffer = Vec::new();
         // A block of each in turn, as each begins with what is cold and ends with what is hot.
         while !readings.is_empty() {
@@ -130,7 +129,6 @@ impl Files {
                 goes_on
             });
         }
-        engines.iter_mut().for_each(|engine| engine.restoring().trust_newcomers(false));
         Loaded::Items(progress)
     }
 

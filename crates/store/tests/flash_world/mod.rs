@@ -220,7 +220,7 @@ impl World {
 
     /// Finds a place in memory for an item that takes all of it; `leaving` is the one that leaves it.
     fn enter(&mut self, hash: u64, expires_at_ms: Option<u64>, leaving: Option<(ItemHeader, &[u8])>) -> Id {
-        let entry = Entry { hash, bytes: PAGE_BYTES, expires_at_ms, tenant: 0 };
+        let entry = Entry { hash, bytes: PAGE_BYTES, expires_at_ms, tenant: 0, is_newcomer: true };
         self.shard.enter(&entry, &mut self.rng);
         self.carry_out(leaving);
         match self.shard.entered() {
