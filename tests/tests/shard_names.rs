@@ -1,4 +1,5 @@
-//! Names of the shard's parts: only the shard drives its machines, and none of its parts is visible to all.
+//! Names of the shard's parts: only the shard drives its machines, none of its parts is visible to all, and the store and the
+//! simulator drive it by the same functions.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::BTreeMap;
@@ -189,4 +190,134 @@ fn nobody_is_lent_the_ladder_or_the_index() {
             assert!(!has_word(line, "Index"), "{name}: {line}");
         }
     }
+}
+
+/// Functions of the shard that one of its two drivers alone calls, and why the other has no use for them.
+const ONE_DRIVER: [(&str, &str); 32] = [
+    ("Shard::idle", "a trace has no time without requests"),
+    ("Shard::restore", RESTART),
+    ("LogState::put", RESTART),
+    ("LogState::remove", RESTART),
+    ("LogState::clear", RESTART),
+    ("LogState::settle", RESTART),
+    ("LogState::set_journal", RESTART),
+    ("LogState::items", RESTART),
+    ("Device::write_out", RESTART),
+    ("Shard::replace", COMMAND),
+    ("Shard::unpin", COMMAND),
+    ("Shard::clear", COMMAND),
+    ("Device::clear", COMMAND),
+    ("Item::pin", COMMAND),
+    ("Item::set_expires_at_ms", COMMAND),
+    ("Item::change_in_place", COMMAND),
+    ("Memory::keys", "what is read of the index, by the functions of `Keys` below"),
+    ("Keys::entries", "SCAN, and snapshots"),
+    ("Keys::place_below", "items that are taken up beside a log that has them"),
+    ("LogWork::away", "SCAN reads items of the log by their place"),
+    ("LogWork::filling_of", "SCAN reads items of the log by their place"),
+    ("Away::is_same", "a look-up whose read is under way is asked for again"),
+    ("Device::give_up", DEVICE),
+    ("Device::note_lost", DEVICE),
+    ("Checkpoints::is_awaited", DEVICE),
+    ("Checkpoints::is_blank", DEVICE),
+    ("Keys::foresee_segment", PREFETCH),
+    ("Keys::foresee_entry", PREFETCH),
+    ("Keys::foresee_item", PREFETCH),
+    ("Memory::item_bytes", FIGURES),
+    ("Keys::items_below", FIGURES),
+    ("LogWork::sunk", FIGURES),
+];
+const RESTART: &str = "the simulator is never started again";
+const COMMAND: &str = "a command that no trace has";
+const DEVICE: &str = "the simulator's device does not fail, and is not closed";
+const PREFETCH: &str = "it hides the time that memory takes";
+const FIGURES: &str = "a figure that a server shows of itself";
+
+/// What stands before the call of a function of each type: the shard's parts are reached through it by one way each.
+const RECEIVERS: [(&str, &[&str]); 9] = [
+    ("Shard", &["shard"]),
+    ("Device", &["shard.device()"]),
+    ("Item", &["shard.item()"]),
+    ("Memory", &["shard.memory()"]),
+    ("Keys", &["shard.memory().keys()"]),
+    ("LogWork", &["work", "log", "shard.log()?"]),
+    ("Checkpoints", &["checkpoints()"]),
+    ("LogState", &["state"]),
+    ("Away", &["asked", "below"]),
+];
+
+/// Public functions of types in `policy/src/shard`, as `Type::function`.
+fn public_functions() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for text in read(&crates().join("policy/src/shard")).values() {
+        let mut of = "";
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("impl") {
+                let rest = rest.trim_start_matches(|letter| letter != ' ').trim_start();
+                of = rest.split([' ', '<', '{']).next().unwrap_or_default();
+            } else if let Some(rest) = line.trim_start().strip_prefix("pub fn ") {
+                let name = rest.split(['(', '<']).next().unwrap_or_default();
+                found.push((of.to_owned(), name.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+/// The code of a crate without its tests and comments, in which calls stand on one line: `shard.item(id)\n.pin()` is
+/// `shard.item().pin()`.
+fn code_of(name: &str) -> String {
+    let mut code = String::new();
+    for (path, text) in read(&crates().join(name).join("src")) {
+        if path.contains("test") {
+            continue;
+        }
+        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for line in text.lines().map(|line| line.split("//").next().unwrap_or_default().trim()) {
+            if !line.starts_with('.') {
+                code.push('\n');
+            }
+            code.push_str(line);
+        }
+    }
+    let mut parts = code.split("shard.item(");
+    let mut joined = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        joined.push_str("shard.item(");
+        joined.push_str(&part[part.find(')').unwrap_or(0)..]);
+    }
+    joined
+}
+
+/// Whether code calls a function of a type of the shard.
+fn calls(code: &str, type_: &str, function: &str) -> bool {
+    let receivers =
+        RECEIVERS.iter().find(|(name, _)| *name == type_).map_or(&[][..], |(_, receivers)| receivers);
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let is_called = |call: String| {
+        code.match_indices(&call).any(|(at, _)| !code[..at].chars().next_back().is_some_and(is_part))
+    };
+    is_called(format!("{type_}::{function}("))
+        || receivers.iter().any(|receiver| is_called(format!("{receiver}.{function}(")))
+}
+
+#[test]
+fn both_drivers_call_the_functions_of_the_shard_but_for_those_that_are_listed() {
+    let (live, simulated) = (code_of("store"), code_of("sim"));
+    let mut of_one = Vec::new();
+    for (type_, function) in public_functions() {
+        let name = format!("{type_}::{function}");
+        match (calls(&live, &type_, &function), calls(&simulated, &type_, &function)) {
+            (true, true) => {}
+            (false, false) => panic!("neither driver calls {name}, or by a way that RECEIVERS does not know"),
+            _ => of_one.push(name),
+        }
+    }
+    let unlisted: Vec<_> =
+        of_one.iter().filter(|name| ONE_DRIVER.iter().all(|(listed, _)| listed != name)).collect();
+    assert!(unlisted.is_empty(), "one driver alone calls {unlisted:?}");
+    let outdated: Vec<_> =
+        ONE_DRIVER.iter().filter(|(listed, _)| of_one.iter().all(|name| name != listed)).collect();
+    assert!(outdated.is_empty(), "both drivers call these, or they are gone: {outdated:?}");
+    assert!(ONE_DRIVER.iter().all(|(_, reason)| !reason.is_empty()));
 }

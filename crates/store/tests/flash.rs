@@ -247,6 +247,7 @@ fn where_nothing_may_be_evicted_writes_fail_before_anything_is_lost() {
         assert!(stored < 100_000, "at some point it is full");
     };
     assert_eq!(refused, StoreError::OutOfMemory);
+    assert_eq!(engine.stats().refused, 1);
     assert!(stored > 2500, "memory and flash are used: {stored}");
     for key in 0..stored {
         assert_eq!(look(&mut engine, key).map(|found| found.value), Some(value(key, 992)), "key {key}");

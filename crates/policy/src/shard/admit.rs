@@ -79,7 +79,6 @@ pub(super) struct Admission {
     tries: u32,
     next: Next,
     answer: Option<Entered>,
-    refused: u64,
 }
 
 impl Admission {
@@ -106,7 +105,7 @@ impl Admission {
             self.answer = Some(place(id, loc, entry, old, contents));
             return;
         }
-        *self = Admission { entry: Some(*entry), old, refused: self.refused, ..Admission::default() };
+        *self = Admission { entry: Some(*entry), old, ..Admission::default() };
         self.note(answer);
     }
 
@@ -165,7 +164,6 @@ impl Admission {
     /// Returns the item of those old bytes.
     fn refuse(&mut self, memory: &mut Memory) -> Option<(Id, Entry)> {
         self.next = Next::Nothing;
-        self.refused += 1;
         release(self.old, memory);
         let (old, entry) = (self.old.take(), self.entry?);
         // An item that is too large for every tier would not fit without the old one either.
@@ -183,11 +181,6 @@ impl Admission {
     /// Takes the outcome.
     pub(super) fn take_answer(&mut self) -> Entered {
         self.answer.take().unwrap_or(Entered::Waits)
-    }
-
-    /// How many were refused.
-    pub(super) fn refused(&self) -> u64 {
-        self.refused
     }
 
     /// Goes on, all acts at hand being carried out.
@@ -273,10 +266,5 @@ impl Shard {
     /// The outcome of the admission, when [`Self::next_act`] has nothing more.
     pub fn entered(&mut self) -> Entered {
         self.admission.take_answer()
-    }
-
-    /// Admissions that were refused.
-    pub fn refused(&self) -> u64 {
-        self.admission.refused()
     }
 }

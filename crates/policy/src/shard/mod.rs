@@ -41,19 +41,9 @@
 //!
 //! # Calls of the live engine alone
 //!
-//! The engine and the simulator call the same functions in the same order, but for these, which the simulator has no use for:
-//!
-//! | functions | why not in the simulator |
-//! | --- | --- |
-//! | [`Shard::idle`] | a trace has no time without requests |
-//! | [`Shard::restore`], [`LogState::put`] and the like, [`Device::write_out`] | it is never started again |
-//! | [`Shard::replace`], [`Item::set_expires_at_ms`], [`Item::change_in_place`] | commands that no trace has |
-//! | [`Item::pin`], [`Shard::unpin`], [`Shard::clear`], [`Device::clear`] | commands that no trace has |
-//! | [`Keys::entries`], [`Keys::place_below`], [`LogWork::away`], [`LogWork::filling_of`] | SCAN, and items that are read by their place |
-//! | [`Device::give_up`], [`Device::note_lost`] | its device does not fail |
-//! | [`Checkpoints::is_awaited`], [`Checkpoints::is_blank`] | its device is not closed |
-//! | [`Keys::foresee_segment`], [`Keys::foresee_entry`], [`Keys::foresee_item`] | they hide the time that memory takes |
-//! | [`Memory::item_bytes`], [`Keys::items_below`], [`Shard::refused`], [`LogWork::sunk`] | figures that a server shows of itself |
+//! The engine and the simulator call the same functions in the same order. The exceptions are functions that only bytes, devices
+//! that fail, restarts, commands that no trace has, and the figures of a server need. `tests/tests/shard_names.rs` lists each of them
+//! with its reason, and fails when a function has one caller only and is not listed, or is listed and has two.
 //!
 //! # Parts
 //!

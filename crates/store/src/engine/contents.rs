@@ -264,7 +264,7 @@ impl Contents {
                 self.keys.add(db);
                 Ok((id, loc))
             }
-            Entered::Full { .. } | Entered::Waits => Err(StoreError::OutOfMemory),
+            Entered::Full { .. } | Entered::Waits => Err(self.refuse()),
         }
     }
 
@@ -282,10 +282,17 @@ impl Contents {
                 if old_left {
                     self.keys.remove(db);
                 }
-                Err(StoreError::OutOfMemory)
+                Err(self.refuse())
             }
-            Entered::Waits => Err(StoreError::OutOfMemory),
+            Entered::Waits => Err(self.refuse()),
         }
+    }
+
+    /// An item has no place.
+    #[cold]
+    fn refuse(&mut self) -> StoreError {
+        self.counters.refused += 1;
+        StoreError::OutOfMemory
     }
 
     /// Outcome of an admission: memory is synchronous, so none waits.

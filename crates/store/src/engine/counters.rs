@@ -9,6 +9,8 @@ pub struct Counters {
     pub hits: u64,
     /// Values written.
     pub sets: u64,
+    /// Items for which there was no room.
+    pub refused: u64,
     /// Items that a request removed because their time was over.
     pub expired: u64,
 }

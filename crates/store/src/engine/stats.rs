@@ -124,7 +124,7 @@ impl Contents {
             expired: counters.expired + self.counters.expired,
             evicted: tiers.iter().map(|tier| tier.evictions).sum(),
             moves_aborted: counters.moves_aborted,
-            refused: self.shard.refused(),
+            refused: self.counters.refused,
             keys: self.keys.sum(),
             keys_with_expiry: self.shard.ladder().residents().nodes().items_with_expiry(),
             metadata_bytes: self.shard.ladder().metadata_bytes(),
