@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_base::hash::sample_hash;
 use tiermem_model::advisor::{
-    Advisor, Aim, Answer, Declared, Divider, DividerConfig, Division, Outcome, Part, Plan, Room, Standing,
-    Verdict,
+    Advisor, Aim, Answer, Declared, Divider, DividerConfig, Division, Outcome, Plan, Room, Standing,
+    TenantPart, Verdict,
 };
 use tiermem_model::partition::{TenantTerms, Terms};
 use tiermem_policy::ladder::{Admit, Ladder, LadderConfig, NewItem};
@@ -79,7 +79,7 @@ impl World {
     fn answer(&mut self, parts: &[(u16, [u64; 2])]) {
         self.end_window();
         let question = self.divider.take_question().unwrap();
-        let part = |&(tenant, bytes): &(u16, [u64; 2])| Part {
+        let part = |&(tenant, bytes): &(u16, [u64; 2])| TenantPart {
             tenant,
             bytes: bytes.into(),
             ks: vec![1, 2],
@@ -164,7 +164,7 @@ fn choosing_k_leaves_shares_alone() {
     world.end_window();
     let mut answer = world.divider.take_question().unwrap().answer();
     answer.verdict = Verdict::ChooseK;
-    let part = Part {
+    let part = TenantPart {
         tenant: 0,
         bytes: vec![5, 5],
         ks: vec![3, 4],
@@ -176,7 +176,7 @@ fn choosing_k_leaves_shares_alone() {
         keys_sampled: 0,
         curve: None,
     };
-    answer.parts = vec![part.clone(), Part { tenant: 1, ..part }];
+    answer.parts = vec![part.clone(), TenantPart { tenant: 1, ..part }];
     assert!(world.divider.answered(&answer, &world.ladder));
     world.apply();
     assert_eq!(world.has(0), [(before[0][0], 3), (before[0][1], 4)]);

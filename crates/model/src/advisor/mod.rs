@@ -27,7 +27,7 @@ pub use config::{Plan, Room, Standing, Way};
 pub use divider::{Divider, DividerConfig, Outcome};
 pub use live_config::{Aim, Division};
 use online_curves::TenantCurves;
-pub use solver::{Answer, Part, Question, Verdict};
+pub use solver::{Answer, Question, TenantPart, Verdict};
 pub use tenants::{Declared, OTHERS, Tally, Tenants};
 
 /// Sizes at which curves are kept, in addition to those of the tiers: this many in equal steps ...

@@ -62,7 +62,7 @@ const TOLERANCE: u64 = 32;
 
 /// A division, and whether it is better than what there was.
 struct Divided {
-    parts: Vec<Part>,
+    parts: Vec<TenantPart>,
     predicted_ns: (f64, f64),
     is_worth: bool,
 }
@@ -117,7 +117,7 @@ impl std::fmt::Display for Verdict {
 
 /// The part of memory that a tenant is to have.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct TenantPart {
     /// Its number.
     pub tenant: u16,
     /// Bytes of each tier.
@@ -148,7 +148,7 @@ pub struct Answer {
     /// The verdict: what is to be done.
     pub verdict: Verdict,
     /// The part of each tenant; the best division, where it is not to be applied.
-    pub parts: Vec<Part>,
+    pub parts: Vec<TenantPart>,
     /// Nanoseconds that misses cost a look-up on average, as the curves say: with what tenants have been given, and with these parts.
     pub predicted_ns: (f64, f64),
     /// The cost as measured in the window that ended.
@@ -269,11 +269,11 @@ impl Question {
             is_worth |= loss(&shares).is_worth(&loss(&before), self.plan.gain_least);
             upto.insert(0, shares);
         }
-        let mut parts: Vec<Part> = Vec::with_capacity(self.known.len() + self.unknown.len());
+        let mut parts: Vec<TenantPart> = Vec::with_capacity(self.known.len() + self.unknown.len());
         for (at, (tenant, profile)) in self.known.iter().enumerate() {
             let sums = upto.iter().map(|shares| shares[at].bytes);
             let curves: Vec<Curve> = profile.curves.iter().map(|(_, curve)| curve.clone()).collect();
-            parts.push(Part {
+            parts.push(TenantPart {
                 tenant: tenant.tenant,
                 bytes: differences(sums),
                 ks: upto.iter().map(|shares| shares[at].k).collect(),
@@ -291,11 +291,11 @@ impl Question {
     }
 
     /// Parts of tenants without a curve yet: of every room as much as of all of them.
-    fn parts_of_unknown(&self, unknown_bytes: &[u64], total_bytes: u64) -> impl Iterator<Item = Part> {
+    fn parts_of_unknown(&self, unknown_bytes: &[u64], total_bytes: u64) -> impl Iterator<Item = TenantPart> {
         self.unknown.iter().zip(unknown_bytes).map(move |(tenant, bytes)| {
             let of =
                 |room: &Room| (*bytes as f64 * room.capacity_bytes as f64 / total_bytes.max(1) as f64) as u64;
-            Part {
+            TenantPart {
                 tenant: tenant.tenant,
                 bytes: self.rooms.iter().map(of).collect(),
                 ks: vec![K_UNKNOWN; self.rooms.len()],

@@ -1,7 +1,7 @@
 //! Advice on the division of memory, from the engine's own requests: the figures behind it.
 
 use serde::Serialize;
-use tiermem_model::advisor::{Advisor, Part, Verdict};
+use tiermem_model::advisor::{Advisor, TenantPart, Verdict};
 use tiermem_model::mrc::Curve;
 
 /// The last division of memory.
@@ -97,7 +97,7 @@ pub struct TenantAdvice {
 }
 
 impl TenantAdvice {
-    pub(super) fn of(part: &Part) -> Self {
+    pub(super) fn of(part: &TenantPart) -> Self {
         let points =
             |curve: &Curve| curve.points.iter().map(|point| (point.size, point.miss_ratio)).collect();
         TenantAdvice {

@@ -1,6 +1,6 @@
 //! Store in virtual time, on the clock of a [`Simulation`](crate::block::Simulation): for tests of the whole engine.
 
-use crate::block::{Fate, Part, Simulated, Target, copy_some};
+use crate::block::{Applied, Fate, Simulated, Target, copy_some};
 use tiermem_base::rng::Rng;
 
 use super::{Backing, BackingError, Completion, Identity, MemoryStore, Op, Request, Waker};
@@ -28,13 +28,13 @@ impl Target for MemoryStore {
             return request.done(answer, media.session);
         }
         match (op, fate) {
-            (_, Fate::Failed(Part::None)) | (Op::Flush, Fate::Failed(Part::Some)) => {}
+            (_, Fate::Failed(Applied::None)) | (Op::Flush, Fate::Failed(Applied::Some)) => {}
             (Op::Read, _) => request.buffer[..bytes].copy_from_slice(&media.medium.bytes()[at..at + bytes]),
-            (Op::Write, Fate::Failed(Part::Some)) => {
+            (Op::Write, Fate::Failed(Applied::Some)) => {
                 copy_some(media.change(at, at + bytes), &request.buffer[..bytes], request.offset, rng);
             }
             (Op::Write, _) => media.change(at, at + bytes).copy_from_slice(&request.buffer[..bytes]),
-            (Op::Trim | Op::Zero, Fate::Failed(Part::Some)) => {
+            (Op::Trim | Op::Zero, Fate::Failed(Applied::Some)) => {
                 let zeros = vec![0; bytes];
                 copy_some(media.change(at, at + bytes), &zeros, request.offset, rng);
             }

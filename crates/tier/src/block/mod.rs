@@ -29,7 +29,7 @@ pub use faulty::{Faults, Faulty};
 pub use immediate::{Immediate, MemoryDisk};
 pub use medium::Medium;
 pub use open::{Backend, Existing, open, open_existing, open_shared};
-pub use simulated::{Fate, Part, Simulated, Simulation, Target, Troubles, copy_some, for_each_seed};
+pub use simulated::{Applied, Fate, Simulated, Simulation, Target, Troubles, copy_some, for_each_seed};
 pub use threads::ThreadedFile;
 pub use throttled::Throttled;
 pub use tiermem_sys::aligned::AlignedBuffer;

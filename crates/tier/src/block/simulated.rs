@@ -115,8 +115,8 @@ impl State {
         }
     }
 
-    fn part(&mut self) -> Part {
-        [Part::None, Part::Some, Part::All][self.rng.below(3) as usize]
+    fn applied(&mut self) -> Applied {
+        [Applied::None, Applied::Some, Applied::All][self.rng.below(3) as usize]
     }
 }
 
@@ -160,7 +160,7 @@ pub struct Troubles {
 
 /// The part of a request that has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Applied {
     /// Nothing.
     None,
     /// Some of its sectors.
@@ -175,7 +175,7 @@ pub enum Fate {
     /// It is done.
     Done,
     /// It fails, and this part of it has happened.
-    Failed(Part),
+    Failed(Applied),
 }
 
 /// A medium and the requests that are carried out on it.
@@ -249,14 +249,14 @@ impl<T: Target> Simulated<T> {
     pub fn submit(&mut self, request: T::Request) {
         let mut state = self.simulation.lock();
         if !state.submit() {
-            let completion = self.target.carry_out(request, Fate::Failed(Part::None), 0, &mut state.rng);
+            let completion = self.target.carry_out(request, Fate::Failed(Applied::None), 0, &mut state.rng);
             drop(state);
             self.die();
             return self.done.push(completion);
         }
         let refused = self.lock_troubles().refuses_writes && !T::is_read(&request);
         let fails = self.trouble(true, &mut state.rng) || refused;
-        let fate = if fails { Fate::Failed(state.part()) } else { Fate::Done };
+        let fate = if fails { Fate::Failed(state.applied()) } else { Fate::Done };
         let latency_ns = self.latency_ns.unwrap_or_else(|| state.delay_ns());
         let sync_ns = if T::is_sync(&request) { self.lock_troubles().sync_ns } else { 0 };
         let (due_ns, number) = (state.now_ns + latency_ns + sync_ns, state.submitted);
@@ -296,9 +296,9 @@ impl<T: Target> Simulated<T> {
         let was_alive = state.submit();
         let fails = self.trouble(false, &mut state.rng);
         match (was_alive, state.dead) {
-            (false, _) => Fate::Failed(Part::None),
+            (false, _) => Fate::Failed(Applied::None),
             (true, false) if !fails => Fate::Done,
-            (true, _) => Fate::Failed(state.part()),
+            (true, _) => Fate::Failed(state.applied()),
         }
     }
 
@@ -333,8 +333,8 @@ impl<T: Target> Simulated<T> {
             let at = state.rng.below(self.flights.len() as u64) as usize;
             let Flight { due_ns, request, synced, .. } = self.flights.swap_remove(at);
             state.is_over(due_ns);
-            let part = state.part();
-            self.done.push(self.target.carry_out(request, Fate::Failed(part), synced, &mut state.rng));
+            let applied = state.applied();
+            self.done.push(self.target.carry_out(request, Fate::Failed(applied), synced, &mut state.rng));
         }
     }
 }
@@ -369,9 +369,9 @@ impl Target for MemoryDisk {
         }
         let range = offset as usize..offset as usize + len;
         match (op, fate) {
-            (_, Fate::Failed(Part::None)) | (Op::Sync, Fate::Failed(Part::Some)) => {}
+            (_, Fate::Failed(Applied::None)) | (Op::Sync, Fate::Failed(Applied::Some)) => {}
             (Op::Read, _) => request.buffer.copy_from_slice(&medium.bytes()[range]),
-            (Op::Write, Fate::Failed(Part::Some)) => {
+            (Op::Write, Fate::Failed(Applied::Some)) => {
                 copy_some(medium.change(range), &request.buffer, 0, rng);
             }
             (Op::Write, _) => medium.change(range).copy_from_slice(&request.buffer),
@@ -420,12 +420,14 @@ impl BlockIo for Simulated<MemoryDisk> {
         let fate = self.begin_direct();
         let range = offset as usize..offset as usize + bytes.len();
         match fate {
-            Fate::Done | Fate::Failed(Part::All) => self.target.lock().change(range).copy_from_slice(bytes),
-            Fate::Failed(Part::Some) => {
+            Fate::Done | Fate::Failed(Applied::All) => {
+                self.target.lock().change(range).copy_from_slice(bytes)
+            }
+            Fate::Failed(Applied::Some) => {
                 let mut state = self.simulation.lock();
                 copy_some(self.target.lock().change(range), bytes, offset, &mut state.rng);
             }
-            Fate::Failed(Part::None) => {}
+            Fate::Failed(Applied::None) => {}
         }
         if fate == Fate::Done { Ok(()) } else { Err(BlockError::device(Op::Write, offset, bytes.len())) }
     }
