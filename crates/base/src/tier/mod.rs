@@ -48,5 +48,5 @@ pub use capacity::Capacity;
 pub use error::TierError;
 pub use kind::TierKind;
 pub use list::check_list;
-pub use price::{Amount, DRAM_USD_PER_GB, HOURS_PER_MONTH, Per, Price};
+pub use price::{Amount, DRAM_USD_PER_GB, FLASH_USD_PER_GB, HOURS_PER_MONTH, Per, Price};
 pub use spec::{FlashOptions, Speed, TierLocation, TierSpec};

@@ -12,7 +12,7 @@ pub const HOURS_PER_MONTH: f64 = 365.25 / 12.0 * 24.0;
 /// Dollars for a GB of DRAM, as work on hybrid memory pools cites it.
 pub const DRAM_USD_PER_GB: f64 = 4.875;
 /// Dollars for a GB of flash: the upper of the two that Yang 2023, Figure 14, quotes.
-const FLASH_USD_PER_GB: f64 = 0.30;
+pub const FLASH_USD_PER_GB: f64 = 0.30;
 
 /// For what the money is.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,7 +11,7 @@ pub use presets::{PRESETS, Preset};
 
 use serde::{Deserialize, Serialize};
 use tiermem_base::latency_curve::{A1000_CXL, LOCAL_DRAM};
-use tiermem_base::tier::Price;
+use tiermem_base::tier::{FLASH_USD_PER_GB, Price};
 use tiermem_base::units::{Bytes, Nanos};
 use tiermem_policy::evict::Named as Policy;
 use tiermem_policy::evict::named::K_DEFAULT;
@@ -41,7 +41,7 @@ pub struct Config {
     /// How room is made on flash.
     pub cleaning: Cleaning,
     /// The prices of its memories.
-    pub price: Prices,
+    pub price: MemoryPrices,
     /// Seed of everything that is drawn.
     pub seed: u64,
 }
@@ -291,17 +291,22 @@ impl Default for Cleaning {
 /// Prices of the device's memories, each as the price of a tier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Prices {
+pub struct MemoryPrices {
     /// DRAM.
     pub dram: Price,
     /// Flash.
     pub flash: Price,
 }
 
-impl Default for Prices {
+/// Dollars for a GB of DRAM in Figure 14 of Yang 2023, to whose figure this device's is compared. Its flash costs 0.05 to 0.30.
+const FIGURE_14_DRAM_USD_PER_GB: f64 = 5.0;
+
+impl Default for MemoryPrices {
     fn default() -> Self {
-        // Figure 14 of Yang 2023: DRAM 5 dollars a GB, flash 0.05 to 0.30.
-        Prices { dram: Price::dollars_per_gb(5.0), flash: Price::dollars_per_gb(0.30) }
+        MemoryPrices {
+            dram: Price::dollars_per_gb(FIGURE_14_DRAM_USD_PER_GB),
+            flash: Price::dollars_per_gb(FLASH_USD_PER_GB),
+        }
     }
 }
 
