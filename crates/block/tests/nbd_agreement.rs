@@ -235,6 +235,124 @@ struct Seen {
     states: [Vec<u32>; 2],
 }
 
+/// The server's end of a connection.
+struct Serving {
+    requests: Requests,
+    disk: Disk,
+    /// The write whose payload is on its way.
+    writing: Option<(Request, Vec<u8>)>,
+    /// Bytes of the pieces in which reads are answered.
+    chunks: std::iter::Cycle<std::vec::IntoIter<usize>>,
+    /// Whether the client has said goodbye.
+    gone: bool,
+}
+
+impl Serving {
+    /// Takes what it wants of the bytes that have arrived, and answers.
+    fn take(&mut self, bytes: &mut &[u8], out: &mut Vec<u8>) {
+        loop {
+            if let Some((request, mut payload)) = self.writing.take() {
+                Vec::extend(&mut payload, self.requests.payload(bytes));
+                if self.requests.payload_left() > 0 {
+                    self.writing = Some((request, payload));
+                    return;
+                }
+                let outcome = self.disk.serve(&request, &payload);
+                self.disk.answer(&request, outcome, 1, out);
+            }
+            match self.requests.next(bytes).unwrap() {
+                None => return,
+                Some(Incoming::Request(request)) if request.command == Command::Write => {
+                    self.writing = Some((request, Vec::new()));
+                }
+                Some(Incoming::Request(request)) => {
+                    let outcome = self.disk.serve(&request, &[]);
+                    self.disk.answer(&request, outcome, self.chunks.next().unwrap(), out);
+                }
+                Some(Incoming::Refused(refusal)) => {
+                    assert!(!refusal.fatal);
+                    let (error, reason) = (refusal.fault.error, refusal.fault.reason);
+                    Replies::new(self.disk.rules.structured).failed(refusal.cookie, error, reason, out);
+                }
+                Some(Incoming::Disconnect) => self.gone = true,
+            }
+        }
+    }
+}
+
+/// The client's end, and what it expects of each request.
+struct Asking {
+    transmission: Transmission,
+    expected: BTreeMap<u64, (Request, Outcome, Seen)>,
+    /// The read that data are arriving for, and the position of the next ones.
+    filling: Option<(u64, usize)>,
+}
+
+impl Asking {
+    /// Takes what it wants of the bytes that have arrived.
+    fn take(&mut self, bytes: &mut &[u8]) {
+        loop {
+            if let Some((cookie, at)) = self.filling.take() {
+                let payload = self.transmission.payload(bytes);
+                let (_, _, seen) = self.expected.get_mut(&cookie).unwrap();
+                seen.data[at..at + payload.len()].copy_from_slice(payload);
+                if self.transmission.payload_left() > 0 {
+                    self.filling = Some((cookie, at + payload.len()));
+                    return;
+                }
+            }
+            let Some(event) = self.transmission.next(bytes).unwrap() else { return };
+            self.note(event);
+        }
+    }
+
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::Data { cookie, offset, .. } => {
+                let request = self.begin_data(cookie);
+                self.filling = Some((cookie, (offset - request.offset) as usize));
+            }
+            Event::Hole { cookie, .. } => {
+                self.begin_data(cookie);
+            }
+            Event::Extent { cookie, context_id, extent, .. } => {
+                let (_, _, seen) = self.expected.get_mut(&cookie).unwrap();
+                let states = &mut seen.states[context_id as usize - 1];
+                states.extend(vec![extent.flags; extent.len_bytes as usize]);
+            }
+            Event::Error { .. } => {}
+            Event::Done { cookie, result } => {
+                let (request, outcome, seen) = self.expected.remove(&cookie).unwrap();
+                check(&request, outcome, &seen, result);
+            }
+        }
+    }
+
+    /// Data of a read arrive: what does not is a hole.
+    fn begin_data(&mut self, cookie: u64) -> Request {
+        let (request, _, seen) = self.expected.get_mut(&cookie).unwrap();
+        seen.data.resize(request.len_bytes as usize, 0);
+        *request
+    }
+}
+
+/// Whether the reply to a request is what was expected.
+fn check(request: &Request, outcome: Outcome, seen: &Seen, result: Result<(), Errno>) {
+    match (outcome, result) {
+        (Outcome::Failed(error), result) => assert_eq!(result, Err(error)),
+        (Outcome::Read(data), Ok(())) => assert_eq!(seen.data, data),
+        (Outcome::Status(states), Ok(())) => {
+            let one = request.flags.contains(CommandFlags::REQ_ONE);
+            for (told, states) in seen.states.iter().zip(states) {
+                assert!(one || told.len() == states.len());
+                assert_eq!(told[..], states[..told.len()]);
+            }
+        }
+        (Outcome::Done, result) => assert_eq!(result, Ok(())),
+        (outcome, result) => panic!("{outcome:?} {result:?}"),
+    }
+}
+
 proptest! {
     #[test]
     fn both_sides_agree_on_options(
@@ -301,113 +419,36 @@ proptest! {
         let terms = contexts.iter().map(|context| (context.id(), context.name().to_owned())).collect();
         let agreed = Agreed { rules: lax, contexts: terms, name: None, description: None };
 
-        let mut client = Transmission::new(&agreed);
-        let mut server = Requests::new(rules);
-        let mut model = Disk { bytes: vec![0; DISK_BYTES], rules };
-        let mut disk = Disk { bytes: vec![0; DISK_BYTES], rules };
+        let mut client =
+            Asking { transmission: Transmission::new(&agreed), expected: BTreeMap::new(), filling: None };
+        let disk = || Disk { bytes: vec![0; DISK_BYTES], rules };
+        let (requests_in, chunks) = (Requests::new(rules), chunks.into_iter().cycle());
+        let mut server = Serving { requests: requests_in, disk: disk(), writing: None, chunks, gone: false };
+        let mut model = disk();
         let (mut to_client, mut to_server, mut out) = (Pipe::default(), Pipe::default(), Vec::new());
-        let mut expected = BTreeMap::new();
         for (cookie, (request, byte)) in (0u64..).zip(requests) {
             let request = Request { cookie, ..request };
             let payload = vec![byte; request.payload_bytes() as usize];
-            match client.issue(request) {
+            match client.transmission.issue(request) {
                 Ok(header) => {
                     out.extend(header);
                     out.extend(&payload);
-                    expected.insert(cookie, (request, model.serve(&request, &payload), Seen::default()));
+                    client.expected.insert(cookie, (request, model.serve(&request, &payload), Seen::default()));
                 }
                 Err(_) => prop_assert!(lax.check(&request).is_err()),
             }
         }
         let goodbye =
             Request { cookie: 0, command: Command::Disconnect, flags: CommandFlags::none(), offset: 0, len_bytes: 0 };
-        out.extend(client.issue(goodbye).unwrap());
+        out.extend(client.transmission.issue(goodbye).unwrap());
         to_server.send(&mut out);
-
-        let (mut chunks, mut writing, mut gone) = (chunks.into_iter().cycle(), None, false);
-        // The read that data are arriving for, and the position of the next ones.
-        let mut filling: Option<(u64, usize)> = None;
         while !(to_client.is_idle() && to_server.is_idle()) {
-            to_server.deliver(cuts.next(), |bytes| {
-                loop {
-                    if let Some((request, mut payload)) = writing.take() {
-                        Vec::extend(&mut payload, server.payload(bytes));
-                        if server.payload_left() > 0 {
-                            writing = Some((request, payload));
-                            return;
-                        }
-                        let outcome = disk.serve(&request, &payload);
-                        disk.answer(&request, outcome, 1, &mut out);
-                    }
-                    match server.next(bytes).unwrap() {
-                        None => return,
-                        Some(Incoming::Request(request)) if request.command == Command::Write => {
-                            writing = Some((request, Vec::new()));
-                        }
-                        Some(Incoming::Request(request)) => {
-                            let outcome = disk.serve(&request, &[]);
-                            disk.answer(&request, outcome, chunks.next().unwrap(), &mut out);
-                        }
-                        Some(Incoming::Refused(refusal)) => {
-                            assert!(!refusal.fatal);
-                            let (error, reason) = (refusal.fault.error, refusal.fault.reason);
-                            Replies::new(structured).failed(refusal.cookie, error, reason, &mut out);
-                        }
-                        Some(Incoming::Disconnect) => gone = true,
-                    }
-                }
-            });
+            to_server.deliver(cuts.next(), |bytes| server.take(bytes, &mut out));
             to_client.send(&mut out);
-            to_client.deliver(cuts.next(), |bytes| {
-                loop {
-                    if let Some((cookie, at)) = filling.take() {
-                        let payload = client.payload(bytes);
-                        let (_, _, seen) = expected.get_mut(&cookie).unwrap();
-                        seen.data[at..at + payload.len()].copy_from_slice(payload);
-                        if client.payload_left() > 0 {
-                            filling = Some((cookie, at + payload.len()));
-                            return;
-                        }
-                    }
-                    let Some(event) = client.next(bytes).unwrap() else { return };
-                    match event {
-                        Event::Data { cookie, offset, .. } => {
-                            let (request, _, seen) = expected.get_mut(&cookie).unwrap();
-                            seen.data.resize(request.len_bytes as usize, 0);
-                            filling = Some((cookie, (offset - request.offset) as usize));
-                        }
-                        Event::Hole { cookie, .. } => {
-                            let (request, _, seen) = expected.get_mut(&cookie).unwrap();
-                            seen.data.resize(request.len_bytes as usize, 0);
-                        }
-                        Event::Extent { cookie, context_id, extent, .. } => {
-                            let (_, _, seen) = expected.get_mut(&cookie).unwrap();
-                            let states = &mut seen.states[context_id as usize - 1];
-                            states.extend(vec![extent.flags; extent.len_bytes as usize]);
-                        }
-                        Event::Error { .. } => {}
-                        Event::Done { cookie, result } => {
-                            let (request, outcome, seen) = expected.remove(&cookie).unwrap();
-                            match (outcome, result) {
-                                (Outcome::Failed(error), result) => assert_eq!(result, Err(error)),
-                                (Outcome::Read(data), Ok(())) => assert_eq!(seen.data, data),
-                                (Outcome::Status(states), Ok(())) => {
-                                    let one = request.flags.contains(CommandFlags::REQ_ONE);
-                                    for (told, states) in seen.states.iter().zip(states) {
-                                        assert!(one || told.len() == states.len());
-                                        assert_eq!(told[..], states[..told.len()]);
-                                    }
-                                }
-                                (Outcome::Done, result) => assert_eq!(result, Ok(())),
-                                (outcome, result) => panic!("{outcome:?} {result:?}"),
-                            }
-                        }
-                    }
-                }
-            });
+            to_client.deliver(cuts.next(), |bytes| client.take(bytes));
         }
-        prop_assert!(gone && expected.is_empty());
-        prop_assert_eq!(client.under_way(), 0);
-        prop_assert!(disk.bytes == model.bytes);
+        prop_assert!(server.gone && client.expected.is_empty());
+        prop_assert_eq!(client.transmission.under_way(), 0);
+        prop_assert!(server.disk.bytes == model.bytes);
     }
 }

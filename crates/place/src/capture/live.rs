@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tiermem_sys::cpu_time;
-use tiermem_trace::recording::{Cost, Head, Mode, Recording, Sample, Slice, Source};
+use tiermem_trace::recording::{Cost, Head, Mode, Recording, Region, Sample, Slice, Source};
 
 use super::numa_residency::{Located, Whereabouts};
 use super::observer::Observer;
@@ -91,44 +91,10 @@ impl Recorder<'_> {
                 }
             });
         }
-        let children = cpu_time::children_spent();
-        let spent = |spent: cpu_time::Spent| spent.user + spent.system;
-        let cost = Cost {
-            wall_s: wall.as_secs_f64(),
-            recorder_cpu_s: (cpu_time::thread_cpu_time() - cpu_before).as_secs_f64(),
-            program_cpu_s: match observer.process.program {
-                Some(_) => {
-                    spent(children).saturating_sub(spent(observer.process.children_before)).as_secs_f64()
-                }
-                None => 0.0,
-            },
-            agent_cpu_s: observer.agent_cpu().as_secs_f64(),
-        };
+        let cost = cost(&observer, wall, cpu_before);
         let notes = notes(&observer, options, slices.len());
         let (regions, places) = observer.regions.finish();
-        let mut samples = Vec::with_capacity(located.len());
-        for Located { slice, piece, level, node } in located {
-            let region = places[piece.region as usize];
-            let start = regions[region as usize].start;
-            let (mut from, end) = (piece.address, piece.address + piece.bytes);
-            while from < end {
-                let bytes = (end - from).min(SAMPLE_BYTES_MAX);
-                samples.push(Sample {
-                    slice,
-                    region,
-                    offset: from - start,
-                    bytes: bytes as u32,
-                    weight: (piece.weight * bytes as f64 / piece.bytes as f64) as f32,
-                    latency_cycles: 0.0,
-                    source: piece.source,
-                    op: piece.op,
-                    level,
-                    mode: Mode::Unknown,
-                    node,
-                });
-                from += bytes;
-            }
-        }
+        let samples = samples_of(located, &regions, &places);
         let command = match &options.target {
             Target::Command(words) => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             Target::Process(_) => Vec::new(),
@@ -151,6 +117,49 @@ impl Recorder<'_> {
         };
         Ok(Recording { head, samples })
     }
+}
+
+/// Cost of the recording: `wall` in all, and the processor's time of the recorder's thread since `cpu_before`.
+fn cost(observer: &Observer<'_>, wall: Duration, cpu_before: Duration) -> Cost {
+    let children = cpu_time::children_spent();
+    let spent = |spent: cpu_time::Spent| spent.user + spent.system;
+    Cost {
+        wall_s: wall.as_secs_f64(),
+        recorder_cpu_s: (cpu_time::thread_cpu_time() - cpu_before).as_secs_f64(),
+        program_cpu_s: match observer.process.program {
+            Some(_) => spent(children).saturating_sub(spent(observer.process.children_before)).as_secs_f64(),
+            None => 0.0,
+        },
+        agent_cpu_s: observer.agent_cpu().as_secs_f64(),
+    }
+}
+
+/// Samples in the regions' final form: `places` has the number there of each region that pieces name. Long pieces are several samples.
+fn samples_of(located: Vec<Located>, regions: &[Region], places: &[u32]) -> Vec<Sample> {
+    let mut samples = Vec::with_capacity(located.len());
+    for Located { slice, piece, level, node } in located {
+        let region = places[piece.region as usize];
+        let start = regions[region as usize].start;
+        let (mut from, end) = (piece.address, piece.address + piece.bytes);
+        while from < end {
+            let bytes = (end - from).min(SAMPLE_BYTES_MAX);
+            samples.push(Sample {
+                slice,
+                region,
+                offset: from - start,
+                bytes: bytes as u32,
+                weight: (piece.weight * bytes as f64 / piece.bytes as f64) as f32,
+                latency_cycles: 0.0,
+                source: piece.source,
+                op: piece.op,
+                level,
+                mode: Mode::Unknown,
+                node,
+            });
+            from += bytes;
+        }
+    }
+    samples
 }
 
 /// Notes for the reader of the recording.

@@ -24,40 +24,10 @@ pub fn path(look: &Look, field: &Field) -> Scene {
     let colours = Colours::of(look, format!("{} and slice", look.measure()), values.iter());
     let (width, height) =
         ((columns * (WIDTH / columns)) as f64 / 2.0, (rows * (HEIGHT / rows).max(1)) as f64 / 2.0);
-    let mean = match together.0 * together.1 {
-        1 => String::new(),
-        count if together.0 == 1 => format!("; a cell is the mean of {count} granules"),
-        count => format!("; a cell is the mean of {count} granules and slices"),
-    };
-    let remarks = [
-        look.remark(field),
-        format!(
-            "The line is the middle of what a slice accesses more than others do, thin lines are how far it reaches; {}{mean}.",
-            look.never()
-        ),
-    ];
     let total_width = 92.0 + width + 28.0 + BAR_ROOM + MARGIN;
-    let (mut scene, top) = begin(look, &look.title(field, "path of the hotspot"), &remarks, total_width);
-    let time = |at: usize, end: bool| {
-        let slice = field.slices.get(at).and_then(|slice| look.recording.head.slices.get(*slice));
-        slice.map_or(0.0, |slice| if end { slice.end_ns } else { slice.start_ns } as f64)
-    };
-    let (from, to) = (time(0, false), time(heat.slices().saturating_sub(1), true));
-    let start = field.offset(0) as f64;
-    let end = start + (rows * together.1) as f64 * field.window.granule_bytes as f64;
-    // Lists of slices with gaps have no even time; they are numbered.
-    let is_even = field.slices.windows(2).all(|two| two[1] == two[0] + 1) && to > from && together.0 == 1;
-    let x = if is_even {
-        Axis { title: "time".to_owned(), quantity: Quantity::Time, spread: Spread::Linear, range: (from, to) }
-    } else {
-        Axis::up_to("slices", Quantity::Count, (columns * together.0) as f64)
-    };
-    let y = Axis {
-        title: "offset in the region, from top to bottom".to_owned(),
-        quantity: Quantity::Bytes,
-        spread: Spread::Linear,
-        range: (start, end),
-    };
+    let title = look.title(field, "path of the hotspot");
+    let (mut scene, top) = begin(look, &title, &remarks(look, field, together), total_width);
+    let (x, y) = axes(look, field, together, (columns, rows));
     let area = [92.0, top + 22.0, width, height];
     let cells = values.iter().map(|value| colours.at(*value)).collect();
     scene.items.push(Item::Cells { area, columns, cells });
@@ -96,6 +66,48 @@ pub fn path(look: &Look, field: &Field) -> Scene {
     colours.bar(&mut scene, 92.0 + width + 28.0, area[1], height.clamp(200.0, 420.0));
     scene.height = area[1] + height.max(220.0) + 52.0 + MARGIN;
     scene
+}
+
+/// What stands above the map. `together` are slices and granules of a cell.
+fn remarks(look: &Look, field: &Field, together: (usize, usize)) -> [String; 2] {
+    let mean = match together.0 * together.1 {
+        1 => String::new(),
+        count if together.0 == 1 => format!("; a cell is the mean of {count} granules"),
+        count => format!("; a cell is the mean of {count} granules and slices"),
+    };
+    let line = format!(
+        "The line is the middle of what a slice accesses more than others do, thin lines are how far it reaches; {}{mean}.",
+        look.never()
+    );
+    [look.remark(field), line]
+}
+
+/// The axes of a map of so many columns and rows: time, or slices by number, and offsets.
+fn axes(
+    look: &Look,
+    field: &Field,
+    together: (usize, usize),
+    (columns, rows): (usize, usize),
+) -> (Axis, Axis) {
+    let slice = |at: Option<&usize>| at.and_then(|slice| look.recording.head.slices.get(*slice));
+    let from = slice(field.slices.first()).map_or(0.0, |slice| slice.start_ns as f64);
+    let to = slice(field.slices.last()).map_or(0.0, |slice| slice.end_ns as f64);
+    // Lists of slices with gaps have no even time; they are numbered.
+    let is_even = field.slices.windows(2).all(|two| two[1] == two[0] + 1) && to > from && together.0 == 1;
+    let x = if is_even {
+        Axis { title: "time".to_owned(), quantity: Quantity::Time, spread: Spread::Linear, range: (from, to) }
+    } else {
+        Axis::up_to("slices", Quantity::Count, (columns * together.0) as f64)
+    };
+    let start = field.offset(0) as f64;
+    let end = start + (rows * together.1) as f64 * field.window.granule_bytes as f64;
+    let y = Axis {
+        title: "offset in the region, from top to bottom".to_owned(),
+        quantity: Quantity::Bytes,
+        spread: Spread::Linear,
+        range: (start, end),
+    };
+    (x, y)
 }
 
 /// The heat of each cell, row by row: the mean over its slices and granules, so that a cell of many granules is as hot as they are; NaN where

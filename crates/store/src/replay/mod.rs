@@ -139,27 +139,15 @@ where
 /// A connection at work.
 type Drive = Pin<Box<dyn Future<Output = Result<Tally, ReplayError>>>>;
 
-async fn replay(
+/// Opens so many connections, which send nothing before they are driven.
+async fn connect(
     options: &Options,
-    trace: feed::Source,
-    progress: &mut dyn FnMut(u64),
-) -> Result<Outcome, ReplayError> {
+    connections: usize,
+    feed: &Rc<RefCell<Feed>>,
+    shared: &Rc<connection::Shared>,
+) -> Result<Vec<Drive>, ReplayError> {
     let auth = options.auth.as_deref();
-    let mut control = control::open(&options.to, auth).await?;
-    let tiers_before = control.tiers().await?;
-
-    let connections = options.connections.max(1);
-    let feed = Rc::new(RefCell::new(Feed::new(trace, connections)));
-    let shared = Rc::new(connection::Shared {
-        pipeline: options.pipeline.max(1),
-        value_scale: options.value_scale,
-        values: Values::new(),
-        answered: Cell::new(0),
-        under_way: Cell::new(0),
-        open_since: Cell::new(None),
-    });
     let mut connected: Vec<Drive> = Vec::new();
-    let mut running = JoinSet::new();
     for number in 0..connections {
         match &options.to {
             Address::Tcp(_) => {
@@ -174,6 +162,29 @@ async fn replay(
             }
         }
     }
+    Ok(connected)
+}
+
+async fn replay(
+    options: &Options,
+    trace: feed::Source,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Outcome, ReplayError> {
+    let mut control = control::open(&options.to, options.auth.as_deref()).await?;
+    let tiers_before = control.tiers().await?;
+
+    let connections = options.connections.max(1);
+    let feed = Rc::new(RefCell::new(Feed::new(trace, connections)));
+    let shared = Rc::new(connection::Shared {
+        pipeline: options.pipeline.max(1),
+        value_scale: options.value_scale,
+        values: Values::new(),
+        answered: Cell::new(0),
+        under_way: Cell::new(0),
+        open_since: Cell::new(None),
+    });
+    let mut running = JoinSet::new();
+    let connected = connect(options, connections, &feed, &shared).await?;
     let start = Instant::now();
     shared.open_since.set((options.pace != Pace::Closed).then_some(start));
     for connection in connected {

@@ -69,24 +69,8 @@ pub(super) fn finish(
     note(&mut notes, without_address, "samples have no address of data");
     note(&mut notes, of_others, "samples of other processes were left out");
     note(&mut notes, bad, "lines were not understood and passed over");
-    if one_number {
-        notes.push(
-            "processes cannot be told from threads in the text, so all samples are taken for one's"
-                .to_owned(),
-        );
-    }
-    if granule_bytes != options.granule_bytes {
-        let asked = options.granule_bytes;
-        notes.push(format!(
-            "granules have {granule_bytes} bytes instead of {asked}, as there was no room for more"
-        ));
-    }
+    note_approximations(&mut notes, one_number, (granule_bytes, options.granule_bytes));
     notes.push(answered(&answers));
-    let length = options.slice_ns;
-    let slice = |at: i64| Slice {
-        start_ns: at.unsigned_abs().saturating_mul(length),
-        end_ns: (at.unsigned_abs() + 1).saturating_mul(length),
-    };
     let head = Head {
         version: Head::VERSION,
         // perf's times count from the machine's start, which no text gives.
@@ -94,7 +78,7 @@ pub(super) fn finish(
         command: options.command.clone(),
         executable: executable(&placed.regions),
         granule_bytes,
-        slices: (0..slices).map(slice).collect(),
+        slices: (0..slices).map(|at| slice(at, options.slice_ns)).collect(),
         sources: vec![Source {
             name: "perf-mem".to_owned(),
             unit: Unit::Samples,
@@ -106,6 +90,28 @@ pub(super) fn finish(
         notes,
     };
     Ok(Recording { head, samples: placed.samples })
+}
+
+/// The slice of this number, of `length_ns`.
+fn slice(at: i64, length_ns: u64) -> Slice {
+    let at = at.unsigned_abs();
+    Slice { start_ns: at.saturating_mul(length_ns), end_ns: (at + 1).saturating_mul(length_ns) }
+}
+
+/// Notes what the recording is less exact in than was asked: processes and threads have `one_number`, and granules other bytes than
+/// those asked for.
+fn note_approximations(notes: &mut Vec<String>, one_number: bool, (granule_bytes, asked): (u64, u64)) {
+    if one_number {
+        notes.push(
+            "processes cannot be told from threads in the text, so all samples are taken for one's"
+                .to_owned(),
+        );
+    }
+    if granule_bytes != asked {
+        notes.push(format!(
+            "granules have {granule_bytes} bytes instead of {asked}, as there was no room for more"
+        ));
+    }
 }
 
 fn note(notes: &mut Vec<String>, count: u64, what: &str) {

@@ -363,92 +363,165 @@ mod tests {
         is_draining: bool,
     }
 
+    impl Known {
+        fn pages(&self) -> u32 {
+            self.run.unwrap_or(1)
+        }
+
+        /// Slots of a table of its own; a run has one cell.
+        fn cells(&self, classes: &SizeClasses) -> u32 {
+            if self.run.is_some() { 1 } else { classes.slots_per_page(self.class) }
+        }
+
+        fn unit_of(&self, slot: u32, classes: &SizeClasses) -> u32 {
+            if self.run.is_some() { 0 } else { slot * classes.slot_units(self.class) }
+        }
+    }
+
+    /// Pages beside a list of all that are given out, by their first ones.
+    struct Twins {
+        classes: Arc<SizeClasses>,
+        pages: Pages,
+        known: BTreeMap<u32, Known>,
+    }
+
+    impl Twins {
+        fn new() -> Self {
+            let classes = Arc::new(SizeClasses::geometric(2.0));
+            Twins { pages: Pages::new(classes.clone()), classes, known: BTreeMap::new() }
+        }
+
+        /// The first page of what covers a page, if that is given out.
+        fn head(&self, at: u32) -> Option<u32> {
+            let (&head, known) = self.known.range(..=at).next_back()?;
+            (at < head + known.pages()).then_some(head)
+        }
+
+        /// Gives out a page of slots, or a run.
+        fn open(&mut self, at: u32, class: Class, run: Option<(u32, Id)>) {
+            let (class, holders) = match run {
+                None => {
+                    let slots = self.classes.slots_per_page(class);
+                    self.pages.open(at, Page::of_slots(class, slots));
+                    (class, BTreeMap::new())
+                }
+                Some((count, id)) => {
+                    let class = self.classes.runs();
+                    self.pages.open(at, Page::run_head(class, count, id));
+                    (1..count).for_each(|far| self.pages.open(at + far, Page::run_tail(class, far)));
+                    (class, [(0, Holder::Item(id))].into())
+                }
+            };
+            let run = run.map(|(count, _)| count);
+            self.known.insert(at, Known { class, holders, run, is_draining: false });
+        }
+
+        /// Takes a slot for an item, and turns whether the page is being emptied.
+        fn take(&mut self, at: u32, id: Id, turns: bool) {
+            let of = self.known.get_mut(&at).unwrap();
+            let slot = self.pages.page(at).take(id);
+            assert!(of.holders.insert(slot, Holder::Item(id)).is_none(), "a slot is taken once");
+            self.pages.page(at).draining ^= turns;
+            of.is_draining ^= turns;
+        }
+
+        fn set_last_holder(&mut self, at: u32, holder: Holder) {
+            let of = self.known.get_mut(&at).unwrap();
+            let slot = *of.holders.keys().next_back().unwrap();
+            of.holders.insert(slot, holder);
+            self.pages.set_holder(at * PAGE_UNITS + of.unit_of(slot, &self.classes), holder);
+        }
+
+        fn release(&mut self, at: u32, nth: usize) {
+            let of = self.known.get_mut(&at).unwrap();
+            let slot = *of.holders.keys().nth(nth % of.holders.len()).unwrap();
+            let unit = at * PAGE_UNITS + of.unit_of(slot, &self.classes);
+            assert_eq!(self.pages.locate(unit), (at, slot as usize));
+            self.pages.page(at).release(slot as usize);
+            of.holders.remove(&slot);
+        }
+
+        fn close(&mut self, at: u32) {
+            let of = self.known.remove(&at).unwrap();
+            (at..at + of.pages()).for_each(|at| self.pages.close(at));
+        }
+
+        /// What each page is, and who lies on it.
+        fn check_pages(&mut self) {
+            for at in 0..PAGES {
+                let head = self.head(at);
+                let of = head.and_then(|head| self.known.get(&head));
+                assert_eq!(
+                    (self.pages.run_head(at), self.pages.is_free(at)),
+                    (head.unwrap_or(at), of.is_none())
+                );
+                let mut holders: Vec<Holder> = of.map_or(vec![], |of| of.holders.values().copied().collect());
+                assert_eq!(self.pages.holders(at).collect::<Vec<_>>(), holders);
+                holders.retain(|holder| *holder != Holder::Ghost);
+                assert_eq!(self.pages.items(at).map(Holder::Item).collect::<Vec<_>>(), holders);
+                let page_use = of.filter(|of| of.run.is_none()).map(|of| PageUse {
+                    class: of.class,
+                    items: of.holders.len() as u32,
+                    is_draining: of.is_draining,
+                });
+                assert_eq!(self.pages.page_use(at), page_use);
+            }
+        }
+
+        /// What lies at each unit that is taken.
+        fn check_units(&self) {
+            for (&at, of) in &self.known {
+                let fit = of.run.map_or(Fit::Slot(of.class), Fit::Run);
+                for (&slot, &holder) in &of.holders {
+                    let unit = at * PAGE_UNITS + of.unit_of(slot, &self.classes);
+                    assert_eq!((self.pages.class_at(unit), self.pages.fit_at(unit)), (of.class, fit));
+                    let bytes = self.classes.fit_bytes(fit);
+                    assert_eq!((self.pages.bytes_at(unit), self.pages.holder_at(unit)), (bytes, holder));
+                }
+            }
+        }
+
+        /// What is used behind each of these ends, and the bytes of the tables.
+        fn check_sums(&mut self, ends: [u32; 2]) {
+            let last = self.known.last_key_value().map(|(&last, known)| (last, last + known.pages()));
+            for end in ends {
+                let last = last.filter(|(_, behind)| *behind > end).map(|(last, _)| last);
+                assert_eq!(
+                    (self.pages.is_used_behind(end), self.pages.last_behind(end)),
+                    (last.is_some(), last)
+                );
+            }
+            let tables: u32 = self.known.values().map(|of| of.cells(&self.classes)).sum();
+            let of_pages = (self.pages.pages.capacity() * size_of::<Page>()) as u64;
+            assert_eq!(self.pages.bytes().0, of_pages + 4 * u64::from(tables));
+        }
+    }
+
     proptest! {
         /// Over any sequence of opens, takes, returns and closes, contents and holders equal those of a plain list of pages.
         #[test]
         fn equals_a_list_of_pages(ops in prop::collection::vec((0u8..10, any::<prop::sample::Index>(), 0u8..6, 1u32..5), 1..150)) {
-            let classes = Arc::new(SizeClasses::geometric(2.0));
-            let mut pages = Pages::new(classes.clone());
-            let mut known = BTreeMap::<u32, Known>::new();
+            let mut twins = Twins::new();
             for (number, (what, pick, class, count)) in ops.into_iter().enumerate() {
                 let (id, class) = (Id(number as u32), Class(class + 4));
-                let head = |known: &BTreeMap<u32, Known>, at| known.range(..=at).next_back().map(|(&head, known)| (head, known.run.unwrap_or(1)));
-                let is_free = |known: &BTreeMap<u32, Known>, at| head(known, at).is_none_or(|(head, count)| at >= head + count);
                 let at = pick.index(PAGES as usize) as u32;
-                let open = known.get(&at).cloned();
-                match (what, open) {
-                    (0 | 1, None) if is_free(&known, at) => {
-                        pages.open(at, Page::of_slots(class, classes.slots_per_page(class)));
-                        known.insert(at, Known { class, holders: BTreeMap::new(), run: None, is_draining: false });
+                let is_free = |count| at + count <= PAGES && (at..at + count).all(|at| twins.head(at).is_none());
+                match (what, twins.known.get(&at)) {
+                    (0 | 1, None) if is_free(1) => twins.open(at, class, None),
+                    (2, None) if is_free(count) => twins.open(at, class, Some((count, id))),
+                    (3..7, Some(of)) if of.run.is_none() && of.holders.len() < of.cells(&twins.classes) as usize => {
+                        twins.take(at, id, count == 1);
                     }
-                    (2, None) if at + count <= PAGES && (at..at + count).all(|at| is_free(&known, at)) => {
-                        pages.open(at, Page::run_head(classes.runs(), count, id));
-                        (1..count).for_each(|far| pages.open(at + far, Page::run_tail(classes.runs(), far)));
-                        let holders = [(0, Holder::Item(id))].into();
-                        known.insert(at, Known { class: classes.runs(), holders, run: Some(count), is_draining: false });
+                    (7, Some(of)) if !of.holders.is_empty() => {
+                        twins.set_last_holder(at, if count > 2 { Holder::Ghost } else { Holder::Item(id) });
                     }
-                    (3..7, Some(mut of)) if of.run.is_none() && of.holders.len() < classes.slots_per_page(of.class) as usize => {
-                        let slot = pages.page(at).take(id);
-                        prop_assert!(of.holders.insert(slot, Holder::Item(id)).is_none(), "a slot is taken once");
-                        pages.page(at).draining ^= count == 1;
-                        of.is_draining ^= count == 1;
-                        known.insert(at, of);
-                    }
-                    (7, Some(mut of)) if !of.holders.is_empty() => {
-                        let (&slot, holder) = of.holders.iter_mut().next_back().unwrap();
-                        *holder = if count > 2 { Holder::Ghost } else { Holder::Item(id) };
-                        let units = if of.run.is_some() { 0 } else { slot * classes.slot_units(of.class) };
-                        pages.set_holder(at * PAGE_UNITS + units, *holder);
-                        known.insert(at, of);
-                    }
-                    (8, Some(mut of)) if of.run.is_none() && !of.holders.is_empty() => {
-                        let slot = *of.holders.keys().nth(count as usize % of.holders.len()).unwrap();
-                        let unit = at * PAGE_UNITS + slot * classes.slot_units(of.class);
-                        prop_assert_eq!(pages.locate(unit), (at, slot as usize));
-                        pages.page(at).release(slot as usize);
-                        of.holders.remove(&slot);
-                        known.insert(at, of);
-                    }
-                    (9, Some(of)) if of.run.is_some() || of.holders.is_empty() => {
-                        (at..at + of.run.unwrap_or(1)).for_each(|at| pages.close(at));
-                        known.remove(&at);
-                    }
+                    (8, Some(of)) if of.run.is_none() && !of.holders.is_empty() => twins.release(at, count as usize),
+                    (9, Some(of)) if of.run.is_some() || of.holders.is_empty() => twins.close(at),
                     _ => {}
                 }
-                for at in 0..PAGES {
-                    let (first, of) = match head(&known, at).filter(|(head, count)| at < head + count) {
-                        Some((first, _)) => (first, known.get(&first)),
-                        None => (at, None),
-                    };
-                    prop_assert_eq!((pages.run_head(at), pages.is_free(at)), (first, of.is_none()));
-                    let mut holders: Vec<Holder> = of.map_or(vec![], |of| of.holders.values().copied().collect());
-                    prop_assert_eq!(pages.holders(at).collect::<Vec<_>>(), holders.clone());
-                    holders.retain(|holder| *holder != Holder::Ghost);
-                    prop_assert_eq!(pages.items(at).map(Holder::Item).collect::<Vec<_>>(), holders);
-                    let page_use = of.filter(|of| of.run.is_none()).map(|of| PageUse {
-                        class: of.class,
-                        items: of.holders.len() as u32,
-                        is_draining: of.is_draining,
-                    });
-                    prop_assert_eq!(pages.page_use(at), page_use);
-                }
-                for (&at, of) in &known {
-                    let fit = of.run.map_or(Fit::Slot(of.class), Fit::Run);
-                    for (slot, &holder) in &of.holders {
-                        let unit = at * PAGE_UNITS + if of.run.is_some() { 0 } else { slot * classes.slot_units(of.class) };
-                        prop_assert_eq!((pages.class_at(unit), pages.fit_at(unit)), (of.class, fit));
-                        prop_assert_eq!((pages.bytes_at(unit), pages.holder_at(unit)), (classes.fit_bytes(fit), holder));
-                    }
-                }
-                let last = known.keys().next_back().copied();
-                for end in [count, PAGES / 2] {
-                    let last = last.filter(|&last| head(&known, last).is_some_and(|(head, count)| head + count > end));
-                    prop_assert_eq!((pages.is_used_behind(end), pages.last_behind(end)), (last.is_some(), last));
-                }
-                let cells = |of: &Known| of.run.map_or_else(|| classes.slots_per_page(of.class), |_| 1);
-                let tables = known.values().map(cells);
-                let of_pages = (pages.pages.capacity() * size_of::<Page>()) as u64;
-                prop_assert_eq!(pages.bytes().0, of_pages + 4 * u64::from(tables.sum::<u32>()));
+                twins.check_pages();
+                twins.check_units();
+                twins.check_sums([count, PAGES / 2]);
             }
         }
     }
