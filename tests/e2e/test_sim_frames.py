@@ -97,6 +97,21 @@ def test_policies_and_prefetchers_are_combined_and_the_tiers_may_be_named() -> N
     assert list(row) == FIELDS and row["evict"] == "lru" and row["prefetch"] == "none"
 
 
+def test_the_tiers_may_stand_in_a_file_that_servers_read(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "store.toml"
+    lines = ["[[tier]]", "kind = 'dram'", "capacity = '8KiB'", "price_per_gb = 5", "[[tier]]", "kind = 'flash'", "capacity = '1GiB'"]
+    file.write_text("\n".join([*lines, f"path = '{tmp_path}/flash'"]) + "\n")
+    rows = simulate(GCC, "--config", str(file))
+    assert rows == simulate(GCC, "--tier", "dram=8KiB", "--tier", "flash=1GiB")
+    # What is given as a flag replaces the file's list.
+    assert simulate(GCC, "--config", str(file), "--dram", "16KiB") == simulate(GCC, "--dram", "16KiB") != rows
+    assert simulate(GCC, "--config", str(file), "--tier", "dram=16KiB") == simulate(GCC, "--dram", "16KiB")
+    file.write_text("[[tier]]\nkind = 'dram'\n")
+    for wrong, reason in [(file, "capacity"), (tmp_path / "none.toml", "none.toml")]:
+        done = tiermem("sim", "frames", GCC, "--config", str(wrong))
+        assert done.returncode == 2 and reason in done.stderr and str(wrong) in done.stderr, done
+
+
 def test_odd_inputs_give_rows_or_reasons(tmp_path: pathlib.Path) -> None:
     empty = tmp_path / "empty.csv"
     empty.write_text("")

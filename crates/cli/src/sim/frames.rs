@@ -1,5 +1,6 @@
 //! `tiermem sim frames`: page faults of a trace, for eviction policies and prefetchers.
 
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread::available_parallelism;
 
@@ -16,12 +17,14 @@ use tiermem_sim::frames::{self, FirstTouch, Memory, Order, Setup, TooLarge, Touc
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 use crate::source::TraceArgs;
+use crate::tiers;
 
 const HELP: &str = "\
 Examples:
   tiermem sim frames app.rec --dram 512MiB --evict lru --evict belady
   tiermem sim frames app.rec --dram 50% --evict klru --prefetch none --prefetch leap
   tiermem sim frames app.rec --tier dram=256MiB --tier numa=256MiB --tier flash=2GiB --evict lru
+  tiermem sim frames app.rec --config store.toml                        # over its [[tier]] tables
 
 Counts the page faults of a program whose memory is DRAM and slower tiers. Use it to find out how much DRAM a program needs, and
 which eviction policy and prefetcher suit it, before you run it with less.
@@ -35,6 +38,7 @@ Tiers, fastest first, two to four of them, as KIND=SIZE:
   compressed, flash, remote   a frame must be fetched into the first tier to be used: a fault
   --dram SIZE is short for --tier dram=SIZE in the first place. Without a slower tier there is flash with room for everything.
   SIZE is in bytes or a percentage of the working set (all frames that the trace touches). It is rounded down to whole frames.
+  --config FILE takes kinds and capacities from the [[tier]] tables of a file that the servers read too.
 
 Policies (--evict): fifo, clock, clock2, lru, lru-lazy, slru, s4lru, klru, redis, random, lfu, lfu-da, arc, 2q, s3-fifo, sieve, lhd,
   hyperbolic, cflru, and belady, which knows the trace: none has fewer faults over two tiers without a prefetcher.
@@ -65,11 +69,14 @@ pub struct Options {
     #[command(flatten)]
     trace: TraceArgs,
     /// Capacity of the first tier, DRAM.
-    #[arg(long, value_name = "SIZE", required_unless_present = "tier")]
+    #[arg(long, value_name = "SIZE", required_unless_present_any = ["tier", "config"])]
     dram: Option<Capacity>,
     /// A tier, such as dram=1GiB or flash=8GiB; fastest first; repeat it.
     #[arg(long, value_name = "KIND=SIZE")]
     tier: Vec<TierSpec>,
+    /// File with [[tier]] tables, as `store serve` reads it; --dram and --tier replace its list.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Eviction policy; repeat it for several.
     #[arg(long, value_name = "NAME", default_value = "lru")]
     evict: Vec<EvictName>,
@@ -137,16 +144,30 @@ fn frame_bytes(text: &str) -> Result<Bytes, String> {
     Err(format!("a frame has a power of two of bytes between {least} and {most}, such as 4KiB"))
 }
 
+impl Options {
+    /// The file whose tiers are simulated, if none was given as a flag.
+    fn file(&self) -> Option<&Path> {
+        self.config.as_deref().filter(|_| self.dram.is_none() && self.tier.is_empty())
+    }
+
+    /// The tiers: those that were given, or the file's.
+    fn tiers(&self) -> Result<Vec<TierSpec>, Failure> {
+        if let Some(path) = self.file() {
+            return tiers::read(path);
+        }
+        let sized = |capacity| TierSpec { capacity: Some(capacity), ..TierSpec::unsized_of(TierKind::Dram) };
+        Ok(self.dram.map(sized).into_iter().chain(self.tier.iter().cloned()).collect())
+    }
+}
+
 /// Simulates and prints.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let sized = |capacity| TierSpec { capacity: Some(capacity), ..TierSpec::unsized_of(TierKind::Dram) };
-    let tiers: Vec<TierSpec> =
-        options.dram.map(sized).into_iter().chain(options.tier.iter().cloned()).collect();
+    let tiers = options.tiers()?;
     let source = options.trace.open()?;
     let touches = Touches::of(source.records(), options.frame.0 as u32).map_err(failure)?;
     source.finish();
-    let memory =
-        Memory { tiers: configure(&tiers, &touches)?, first_touch: options.first_touch, seed: options.seed };
+    let tiers = configure(&tiers, options.file(), &touches)?;
+    let memory = Memory { tiers, first_touch: options.first_touch, seed: options.seed };
     let with_k = |order| match order {
         Order::Named(named) => Order::Named(named.with_k(options.k)),
         Order::Belady => Order::Belady,
@@ -188,12 +209,13 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     output::print_rows(options.format, &rows).map_err(|error| Failure::writing("the faults", error))
 }
 
-/// The tiers in whole frames; flash below a single one.
-fn configure(tiers: &[TierSpec], touches: &Touches) -> Result<Vec<TierConfig>, Failure> {
+/// The tiers, which stand in `file` or were given as flags, in whole frames; flash below a single one.
+fn configure(tiers: &[TierSpec], file: Option<&Path>, touches: &Touches) -> Result<Vec<TierConfig>, Failure> {
     let frame_bytes = u64::from(touches.frame_bytes());
     let mut configs = Vec::new();
     for (at, tier) in tiers.iter().enumerate() {
-        let capacity = tier.capacity.ok_or_else(|| Failure::usage(tier.error("capacity", "is missing")))?;
+        let capacity =
+            tier.capacity.ok_or_else(|| tiers::unfit(file, tier.error("capacity", "is missing")))?;
         let bytes = match capacity {
             // A percentage of a trace that touches nothing is nothing; a frame changes nothing there.
             Capacity::Percent(_) if touches.frames() == 0 => frame_bytes,
