@@ -1,7 +1,12 @@
-//! Output buffers of clients, bounded for each client and for all of them.
+//! Output buffers of clients, bounded for each client and for all of them: a slow client, which does
+//! not read what is pushed to it, is disconnected here (`push` decides).
 //!
 //! What other clients push to a client gathers in its buffer until the client's task takes it. The
 //! task reports its own unsent bytes by [`OutputBuffers::set_unsent`], so both count together.
+//!
+//! `server/request_budget.rs` decides which client is disconnected because it does not go on sending
+//! its request, and `server/connection.rs` which because it is idle. A client that reads its own replies
+//! too slowly is not disconnected: its connection stops reading its requests.
 
 use std::rc::Rc;
 use std::task::Waker;

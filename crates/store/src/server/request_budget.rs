@@ -4,7 +4,9 @@
 //! read from. Connections that each hold a part could wait for one another for ever, so one of
 //! them, the first in line, is *privileged*: it may exceed the limit until its request is complete.
 //! The memory held is therefore at most the limit, one largest request, and the read that crossed
-//! the limit. A connection that holds memory while others wait, and stops sending, is dropped.
+//! the limit. A connection that holds memory while others wait, and stops sending, is dropped:
+//! `Budget::find_stalled` decides. A client that does not read what is pushed to it is
+//! disconnected by `clients/output_buffers.rs`, an idle one by `server/connection.rs`.
 
 use std::collections::VecDeque;
 use std::task::Waker;
