@@ -144,6 +144,11 @@ impl Contents {
     /// Removes an item from memory while its key stays.
     pub fn give_up_place(&mut self, id: Id, hash: u64) {
         let loc = self.shard.forget(id, hash, &self.items);
+        debug_assert_eq!(
+            self.items.hash(self.items.header(loc).db, self.items.key(loc, self.items.header(loc))),
+            hash,
+            "the item that is taken out is the one that was meant"
+        );
         self.keeping.unseal(&mut self.items.tiers, loc);
     }
 
@@ -240,6 +245,11 @@ impl Contents {
     /// Writes header and key to an item's place and returns the place of its value.
     #[inline(always)]
     pub fn write_head(&mut self, loc: Loc, header: Header, key: &[u8]) -> &mut [u8] {
+        debug_assert!(
+            self.keeping.place_len(header)
+                <= self.shard.ladder().residents().level(usize::from(loc.tier)).place_bytes(loc.unit),
+            "an item is written inside the place that the shard gave"
+        );
         self.keeping.prepare(&mut self.items.tiers, self.shard.ladder().residents(), loc, header);
         let item = self.items.tiers.bytes_mut(loc, header.item_len());
         header.write(item);
@@ -261,6 +271,7 @@ impl Contents {
         self.carry_out();
         match self.entered() {
             Entered::Placed { id, loc, .. } => {
+                debug_assert!(self.fits(id, loc, entry), "a new item's place is its own and has room for it");
                 self.keys.add(db);
                 Ok((id, loc))
             }
@@ -274,7 +285,9 @@ impl Contents {
         self.shard.rewrite(old, entry, &self.items, &mut self.rng);
         self.carry_out();
         match self.entered() {
-            Entered::Placed { loc, replaces, .. } => {
+            Entered::Placed { id, loc, replaces } => {
+                debug_assert!(self.fits(id, loc, entry), "new bytes have a place that has room for them");
+                debug_assert!(replaces.is_some() || id == old, "an item keeps its number in its own place");
                 replaces.into_iter().for_each(|old| self.give_up_place(old, entry.hash));
                 Ok(loc)
             }
@@ -286,6 +299,13 @@ impl Contents {
             }
             Entered::Waits => Err(self.refuse()),
         }
+    }
+
+    /// Whether an item of the shard lies at a place, which has room for its entry and what stands behind it.
+    fn fits(&self, id: Id, loc: Loc, entry: &Entry) -> bool {
+        let residents = self.shard.ladder().residents();
+        let bytes = entry.bytes + self.keeping.tail_bytes() as u64;
+        residents.nodes().loc(id) == loc && bytes <= residents.place_bytes(id)
     }
 
     /// An item has no place.

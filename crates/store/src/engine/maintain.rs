@@ -66,6 +66,11 @@ impl Contents {
                 let place_bytes =
                     self.shard.ladder().residents().level(usize::from(to.tier)).place_bytes(to.unit);
                 assert!(bytes <= place_bytes, "a moved item fits its new place");
+                debug_assert_eq!(self.items.header(from).item_len() as u64, bytes, "all of an item is moved");
+                debug_assert!(
+                    self.items.tiers.has_bytes(to.tier, to.byte_offset(), place_bytes),
+                    "the new place is inside its tier"
+                );
                 if self.items.tiers.keeps(to.tier) {
                     self.items.tiers.copy_unsealed(from, to, bytes as usize, place_bytes);
                 } else {
@@ -74,6 +79,11 @@ impl Contents {
                 self.shard.moved(ticket, true);
             }
             Act::Settled { from, to, bytes, expires_at_ms } => {
+                debug_assert_eq!(
+                    self.items.header(to).item_len() as u64,
+                    bytes,
+                    "what is settled is as it was copied"
+                );
                 self.keeping.seal_moved(&mut self.items.tiers, (from, to), bytes, expires_at_ms);
             }
             Act::Leave { loc, hash, why, below, .. } => self.leave(loc, hash, why, below),
@@ -83,8 +93,20 @@ impl Contents {
             Act::Gone { hash, place, at, why, has_copy } => {
                 self.flash_tier().lose(hash, (place, at), why, has_copy)
             }
-            Act::Discard { tier, page } => self.items.tiers.discard(tier, page),
-            Act::Populate { tier, first, count } => self.items.tiers.populate(tier, first..first + count),
+            Act::Discard { tier, page } => {
+                debug_assert!(
+                    self.items.tiers.has_pages(tier, page, 1),
+                    "a page that is given back is inside its tier"
+                );
+                self.items.tiers.discard(tier, page)
+            }
+            Act::Populate { tier, first, count } => {
+                debug_assert!(
+                    self.items.tiers.has_pages(tier, first, count),
+                    "pages to be written are inside their tier"
+                );
+                self.items.tiers.populate(tier, first..first + count)
+            }
             Act::Seal { .. } | Act::Write { .. } | Act::Read { .. } | Act::Free { .. } => {
                 self.flash_tier().carry_out(act)
             }
@@ -95,6 +117,11 @@ impl Contents {
     fn leave(&mut self, loc: Loc, hash: u64, why: Why, below: Option<LogPlace>) {
         if why != Why::Replaced {
             let header = self.items.header(loc);
+            debug_assert_eq!(
+                self.items.hash(header.db, self.items.key(loc, header)),
+                hash,
+                "the item that the shard took out is the one that lies there"
+            );
             self.items.tiers.charge_read(loc.tier, header.value_offset());
             if let Some(place) = below {
                 self.retire(hash, place, header.db);
@@ -122,6 +149,11 @@ impl Contents {
         let is_clear = others == 0 && self.shard.clear();
         self.flash_tier().flush(db.filter(|_| others > 0));
         if is_clear {
+            debug_assert_eq!(
+                self.shard.ladder().residents().items(),
+                0,
+                "a shard that is cleared has no items"
+            );
             self.keeping.forget(&mut self.items.tiers);
             self.keys.clear(None);
             return;

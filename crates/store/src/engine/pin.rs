@@ -25,6 +25,12 @@ impl Pin {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+
+    /// Whether an item of this form lies at the pinned place still, though its key may be gone.
+    fn is_as_it_was(&self, contents: &Contents) -> bool {
+        let header = contents.items.header(self.loc);
+        (header.value_offset(), header.value_len as usize) == (self.offset, self.len)
+    }
 }
 
 /// How much replies have pinned, and may.
@@ -60,6 +66,8 @@ impl Pins {
 
     /// Gives a pinned value free.
     pub fn unpin(&mut self, contents: &mut Contents, pin: Pin) {
+        debug_assert!(pin.len <= self.bytes, "what is given free was pinned");
+        debug_assert!(pin.is_as_it_was(contents), "a pinned value stays where it is, and as it is");
         self.bytes -= pin.len;
         contents.shard.unpin(pin.loc);
     }

@@ -189,6 +189,17 @@ impl Tiers {
         target.copy_from_slice(source);
     }
 
+    /// Whether a tier has `bytes` behind an offset.
+    pub fn has_bytes(&self, tier: u8, offset: u64, bytes: u64) -> bool {
+        let tier = self.tiers.get(usize::from(tier));
+        tier.is_some_and(|tier| offset + bytes <= tier.device.bytes().len() as u64)
+    }
+
+    /// Whether a tier has these pages.
+    pub fn has_pages(&self, tier: u8, first: u32, count: u32) -> bool {
+        self.has_bytes(tier, u64::from(first) * PAGE_BYTES, u64::from(count) * PAGE_BYTES)
+    }
+
     /// Gives a page's memory back to the system.
     pub fn discard(&mut self, tier: u8, page: u32) {
         let start = u64::from(page) * PAGE_BYTES;
