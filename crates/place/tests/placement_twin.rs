@@ -1,4 +1,4 @@
-//! Placement twin: the same program and plan through the replay of a recording and through the live body, on a kernel
+//! Placement twin: the same program and plan through the replay of a recording and through the live executor, on a kernel
 //! that is simulated page by page. It covers too little bandwidth, mappings that come and go and have holes, pages
 //! that the kernel does not move, plans with windows, phases and always-fast granules, and each way to follow them.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
@@ -12,7 +12,7 @@ use std::rc::Rc;
 use tiermem_base::{Heat, Rng};
 use tiermem_model::placement::replay::{self, How, Memory};
 use tiermem_model::placement::{Mapped, Phase, Plan, PlannedRegion, Program, Span, Sweep};
-use tiermem_place::migrate::{Body, MappedRegion, Pages, Placement, Touched};
+use tiermem_place::migrate::{Executor, MappedRegion, Pages, Placement, Touched};
 use tiermem_policy::placement::{FirstTouch, Outcome, Tier};
 
 const PAGE: u64 = 4096;
@@ -265,7 +265,7 @@ impl Pages for Shared {
     }
 }
 
-/// Results of the live body: its moves, where granules lie at the
+/// Results of the live executor: its moves, where granules lie at the
 /// end and where it takes them to be, and touches of both memories.
 struct Done {
     moves: Moves,
@@ -281,7 +281,7 @@ fn live(world: &World) -> Done {
         ..Kernel::default()
     }));
     let placer = world.placement.placer(&world.plan, SLICE_NS, world.move_bytes_per_s);
-    let mut body = Body::new(&world.plan, placer, NODES, Shared(Rc::clone(&kernel)));
+    let mut executor = Executor::new(&world.plan, placer, NODES, Shared(Rc::clone(&kernel)));
     let mut generations = [0; REGIONS.len()];
     for slice in 0..SLICES {
         let mut now = Vec::new();
@@ -315,7 +315,7 @@ fn live(world: &World) -> Done {
         let mut bind = |start: u64, end: u64, node: u32| {
             kernel.borrow_mut().bound.extend((start..end).step_by(PAGE as usize).map(|page| (page, node)));
         };
-        body.attach(&now, &mut bind).unwrap();
+        executor.attach(&now, &mut bind).unwrap();
         let mut touched = Vec::new();
         for (region, heat) in world.heats.iter().enumerate() {
             for (at, weight) in heat.row(slice).iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
@@ -334,16 +334,16 @@ fn live(world: &World) -> Done {
             kernel.refused = (0..100).filter(|granule| world.refuses(slice, *granule)).collect();
         }
         let from_ns = slice as u64 * SLICE_NS;
-        body.after_slice(from_ns, from_ns + SLICE_NS, &touched).unwrap();
+        executor.after_slice(from_ns, from_ns + SLICE_NS, &touched).unwrap();
     }
     let granules = 0..REGIONS.iter().sum();
-    let report = body.report();
+    let report = executor.report();
     let kernel = kernel.borrow();
     assert_eq!(report.corrected_pages, 0);
     Done {
         moves: kernel.moves.clone(),
         lies: granules.clone().map(|granule| kernel.tier(granule)).collect(),
-        taken: granules.map(|granule| body.placer().tier(granule)).collect(),
+        taken: granules.map(|granule| executor.placer().tier(granule)).collect(),
         fast: report.fast_touches,
         slow: report.slow_touches,
     }
@@ -451,17 +451,17 @@ fn what_the_plan_does_not_name_stays_where_it_was_touched() {
         kernel.borrow_mut().pages.extend(pages);
     }
     let placer = Placement::Planned.placer(&plan, SLICE_NS, 1e12);
-    let mut body = Body::new(&plan, placer, NODES, Shared(Rc::clone(&kernel)));
+    let mut executor = Executor::new(&plan, placer, NODES, Shared(Rc::clone(&kernel)));
     let text = mapped_text(&plan);
     let mut bound = Vec::new();
     let mut bind = |start: u64, end: u64, node: u32| {
         bound.push(((start - base(0)) / GRANULE..(end - base(0)) / GRANULE, node))
     };
-    body.attach(std::slice::from_ref(&text), &mut bind).unwrap();
-    body.after_slice(0, SLICE_NS, &[]).unwrap();
-    body.attach(&[text], &mut bind).unwrap();
+    executor.attach(std::slice::from_ref(&text), &mut bind).unwrap();
+    executor.after_slice(0, SLICE_NS, &[]).unwrap();
+    executor.attach(&[text], &mut bind).unwrap();
     assert_eq!(bound, [(0..6, NODES[1]), (6..8, NODES[0]), (8..10, NODES[1])]);
-    assert_eq!(body.report().corrected_pages, 2 * GRANULE_PAGES - 1);
+    assert_eq!(executor.report().corrected_pages, 2 * GRANULE_PAGES - 1);
     let lies: Vec<bool> = (0..10).map(|granule| kernel.borrow().tier(granule) == Some(Tier::Fast)).collect();
     assert_eq!(lies, [true, true, true, true, true, false, true, true, false, false]);
     let moves = kernel.borrow().moves.clone();
@@ -475,19 +475,21 @@ fn a_granule_whose_pages_the_program_gave_back_takes_no_fast_memory() {
     let plan = plan_of_text();
     let kernel = Rc::new(RefCell::new(Kernel::default()));
     let placer = Placement::Planned.placer(&plan, SLICE_NS, 1e12);
-    let mut body = Body::new(&plan, placer, NODES, Shared(Rc::clone(&kernel)));
-    body.attach(&[mapped_text(&plan)], &mut |_, _, _| ()).unwrap();
+    let mut executor = Executor::new(&plan, placer, NODES, Shared(Rc::clone(&kernel)));
+    executor.attach(&[mapped_text(&plan)], &mut |_, _, _| ()).unwrap();
     let address = base(0) + 6 * GRANULE;
     let pages = (address..address + GRANULE).step_by(PAGE as usize).map(|page| (page, NODES[1]));
     kernel.borrow_mut().pages.extend(pages);
     kernel.borrow_mut().refused.insert(6);
-    body.after_slice(0, SLICE_NS, &[Touched { region: 0, address, bytes: GRANULE, weight: 1.0 }]).unwrap();
-    assert_eq!(body.placer().tier(6), Some(Tier::Slow), "it was seen there, and may not move");
+    executor
+        .after_slice(0, SLICE_NS, &[Touched { region: 0, address, bytes: GRANULE, weight: 1.0 }])
+        .unwrap();
+    assert_eq!(executor.placer().tier(6), Some(Tier::Slow), "it was seen there, and may not move");
     kernel.borrow_mut().refused.clear();
     kernel.borrow_mut().unmap(address, address + GRANULE);
     // What was refused is left alone for a while.
     for slice in 1..100 {
-        body.after_slice(slice * SLICE_NS, (slice + 1) * SLICE_NS, &[]).unwrap();
+        executor.after_slice(slice * SLICE_NS, (slice + 1) * SLICE_NS, &[]).unwrap();
     }
-    assert_eq!(body.placer().tier(6), None);
+    assert_eq!(executor.placer().tier(6), None);
 }

@@ -1,4 +1,4 @@
-//! One description of tiers, for every engine, simulator and planner.
+//! One description of tiers, for every engine, simulator and planner. `live/src/config.rs` reads the file that holds it.
 //!
 //! A tier is described once, in a `[[tier]]` table of a TOML file or as `kind:place=size` on the command line, and each command
 //! takes from it what it needs: a store the capacity and the place, a simulator the capacity and the curve, a planner the

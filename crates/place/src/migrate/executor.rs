@@ -1,4 +1,4 @@
-//! The live body of a placement: carries out what [`Placer`] decides, on the pages of a running program.
+//! Executor of a placement: carries out what [`Placer`] decides, on the pages of a running program.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -69,7 +69,7 @@ pub type Bind<'a> = &'a mut dyn FnMut(u64, u64, u32);
 
 /// A program's memory while it is placed.
 #[derive(Debug)]
-pub struct Body<'a, P> {
+pub struct Executor<'a, P> {
     plan: &'a Plan,
     /// Of fast and of slow memory.
     nodes: [u32; 2],
@@ -80,10 +80,10 @@ pub struct Body<'a, P> {
     report: Report,
 }
 
-impl<'a, P: Pages> Body<'a, P> {
+impl<'a, P: Pages> Executor<'a, P> {
     /// Begins with nothing mapped; nodes are those of fast and of slow memory.
     pub fn new(plan: &'a Plan, placer: Placer, nodes: [u32; 2], pages: P) -> Self {
-        Body {
+        Executor {
             plan,
             nodes,
             placer,

@@ -8,7 +8,7 @@ mod planned;
 mod region_match;
 mod report;
 
-pub use executor::{Bind, Body, MappedRegion, Placement, Touched};
+pub use executor::{Bind, Executor, MappedRegion, Placement, Touched};
 pub use mover::{Moved, Mover, Pages};
 pub use planned::{Options, run};
 pub use report::{Failure, Report};

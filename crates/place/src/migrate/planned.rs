@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tiermem_model::placement::Plan;
 use tiermem_sys::agent::Policy;
 
-use super::executor::{Body, MappedRegion, Placement, Touched};
+use super::executor::{Executor, MappedRegion, Placement, Touched};
 use super::fast_memory_cap::Room;
 use super::mover::ProcessPages;
 use super::report::{Failure, Report};
@@ -52,7 +52,7 @@ pub fn run(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Res
     let pages = ProcessPages { pid: observer.process.pid };
     let slice_ns = options.look.slice.as_nanos() as u64;
     let placer = options.placement.placer(plan, slice_ns, options.move_bytes_per_s);
-    let mut body = Body::new(plan, placer, [options.fast_node, options.slow_node], pages);
+    let mut executor = Executor::new(plan, placer, [options.fast_node, options.slow_node], pages);
     let mut touched: Vec<Touched> = Vec::new();
     let mut slices = 0;
     let ended = loop {
@@ -60,15 +60,15 @@ pub fn run(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Res
         let mut settled = Ok(());
         let mut mapped = |observer: &mut Observer<'_>| {
             if settled.is_ok() {
-                settled = after_mapping(&mut body, observer);
+                settled = after_mapping(&mut executor, observer);
             }
         };
         let looked = observer.slice(stop, |piece| touched.push(touch(&piece)), &mut mapped)?;
         let Some(looked) = looked else { break true };
         let since = |moment: Instant| moment.saturating_duration_since(begun).as_nanos() as u64;
         let placed = settled
-            .and_then(|()| attach(&mut body, &mut observer))
-            .and_then(|()| body.after_slice(since(looked.begun), since(looked.end), &touched));
+            .and_then(|()| attach(&mut executor, &mut observer))
+            .and_then(|()| executor.after_slice(since(looked.begun), since(looked.end), &touched));
         match placed {
             Ok(()) => {}
             // A program that ends meanwhile has no pages.
@@ -81,7 +81,7 @@ pub fn run(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Res
             break looked.ended;
         }
     };
-    let mut report = body.report();
+    let mut report = executor.report();
     report.ending = Some(observer.process.finish(ended && !stop.is_asked())?);
     observer.end_sources();
     report.wall = begun.elapsed();
@@ -100,11 +100,14 @@ fn touch(piece: &Piece) -> Touched {
 }
 
 /// Gives what the program has just mapped its place, before more of it is touched.
-fn after_mapping(body: &mut Body<'_, ProcessPages>, observer: &mut Observer<'_>) -> Result<(), Failure> {
+fn after_mapping(
+    executor: &mut Executor<'_, ProcessPages>,
+    observer: &mut Observer<'_>,
+) -> Result<(), Failure> {
     if !observer.look_again()? {
         return Ok(());
     }
-    match attach(body, observer) {
+    match attach(executor, observer) {
         // A library is mapped as a whole first, and part by part then. What does not fit at the end of a slice does not fit.
         Err(Failure::Misfit(_)) => Ok(()),
         done => done,
@@ -112,7 +115,7 @@ fn after_mapping(body: &mut Body<'_, ProcessPages>, observer: &mut Observer<'_>)
 }
 
 /// Tells what is mapped now; the agent within the program asks the kernel for homes.
-fn attach(body: &mut Body<'_, ProcessPages>, observer: &mut Observer<'_>) -> Result<(), Failure> {
+fn attach(executor: &mut Executor<'_, ProcessPages>, observer: &mut Observer<'_>) -> Result<(), Failure> {
     let planned = observer.regions.planned();
     let region = |(number, start, described)| {
         let stretches = observer.regions.mapped(number);
@@ -126,5 +129,5 @@ fn attach(body: &mut Body<'_, ProcessPages>, observer: &mut Observer<'_>) -> Res
             let _ = agent.bind(start, end - start, Policy::Preferred, 1 << node);
         }
     };
-    body.attach(&now, &mut bind)
+    executor.attach(&now, &mut bind)
 }

@@ -17,7 +17,7 @@
 //! | `item_table.rs` | [`Nodes`] | item numbers, the node of each, timers, how long a tick is (`ticks.rs`) | |
 //! | `slots/` | [`slots::Slots`] | pages, slots and free space of one tier, in four parts of its own | |
 //! | `level.rs` | [`Level`] | one tier: its slots, classes that are short of space, space that moves will free, counters | |
-//! | `victims.rs`, `sampled_victim.rs` | [`Orders`](victims::Orders) | eviction order: lists, samples, use counts | nodes, slots |
+//! | `victims.rs`, `tier_order.rs` | [`Orders`](victims::Orders) | eviction order: lists, samples, use counts | nodes, slots |
 //! | `tenants/` | [`Tenants`] | the tenant of each item, shares and K, what each tenant has of each tier | a sample of `Orders` |
 //! | `residents.rs` | [`Residents`] | nodes, levels, orders, the configuration: where each item is, and which is evicted next | |
 //! | `pending_moves.rs` | [`Tickets`](pending_moves::Tickets) | moves under way | |
@@ -63,13 +63,13 @@ mod reclaim;
 mod removal;
 mod residents;
 mod reuse_stats;
-mod sampled_victim;
 mod slots;
 mod step;
 mod tenants;
 #[cfg(test)]
 mod test_world;
 mod ticks;
+mod tier_order;
 mod tuning;
 mod victims;
 mod watermark_reclaim;
@@ -86,8 +86,8 @@ pub use item_table::Nodes;
 pub use level::Level;
 pub use pending_moves::{MoveKind, Ticket};
 pub use residents::{NewItem, Residents};
-pub use sampled_victim::{Order, Priority};
 pub use tenants::{Setting, TENANTS_MAX, TenantCounters, TenantLevel, Tenants};
+pub use tier_order::{Order, Priority};
 pub use tuning::Tuning;
 
 use crate::deferred_free::DeferredFree;

@@ -3,9 +3,9 @@
 use super::classes::SizeClasses;
 use super::item_record::Place;
 use super::item_table::Nodes;
-use super::sampled_victim::{Draw, Order, Priority, Sampling, Uses};
 use super::slots::Slots;
 use super::tenants::Tenants;
+use super::tier_order::{Draw, Order, Priority, Sampling, Uses};
 use super::{Class, Context, LEVELS_MAX, LadderConfig, LevelConfig};
 use crate::deferred_free::DeferredFree;
 use crate::evict::{self, Departure, Domain, Evict, Lru, Origin, Touch};

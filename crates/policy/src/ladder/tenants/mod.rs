@@ -20,7 +20,7 @@ mod quotas;
 mod reuse;
 
 use super::Class;
-use super::sampled_victim::{AgeQuantile, Draw, First};
+use super::tier_order::{AgeQuantile, Draw, First};
 use crate::Id;
 use crate::column::Column;
 use crate::deferred_free::DeferredFree;

@@ -3,7 +3,7 @@
 use super::Tenants;
 use crate::Id;
 use crate::ladder::Class;
-use crate::ladder::sampled_victim::Draw;
+use crate::ladder::tier_order::Draw;
 use tiermem_base::Rng;
 
 /// The mean reuse time of a tenant's hits in a tier; hits noted half a window ago and longer weigh half, and so on.
