@@ -407,3 +407,64 @@ impl Advisor {
         curves + (self.weights.capacity() * size_of::<Weights>()) as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::Terms;
+
+    const KEYS: u64 = 1000;
+    const ITEM_BYTES: u32 = 100;
+    /// Room for all keys.
+    const ROOM: Room = Room { capacity_bytes: 1 << 20, slower_ns: 0.0 };
+
+    fn advisor() -> Advisor {
+        let plan = Plan { way: Way::Lru, ks: vec![5], rate: 1.0, keep: 0.5, ..Plan::default() };
+        Advisor::new(plan, &[ROOM], 1)
+    }
+
+    /// Looks each key up once.
+    fn go_round(advisor: &mut Advisor) {
+        for hash in (1..=KEYS).map(|key| key.wrapping_mul(0x9E37_79B9_7F4A_7C15)) {
+            advisor.looked_up(0, hash, Some(ITEM_BYTES));
+            advisor.wrote(0, hash, ITEM_BYTES);
+        }
+    }
+
+    /// Ends a window when the tenant has asked so many times in all; the profile that the question has of it.
+    fn end_window(advisor: &mut Advisor, lookups: u64) -> Profile {
+        let standing = Standing {
+            tenant: 0,
+            lookups,
+            hits: lookups,
+            writes: 0,
+            held_bytes: vec![KEYS * u64::from(ITEM_BYTES)],
+            terms: Terms::default(),
+            miss_ns: Some(1e6),
+        };
+        let mut question = advisor.end_window(&[standing], &[ROOM]);
+        question.known.pop().expect("enough keys are sampled").1
+    }
+
+    #[test]
+    fn a_window_weighs_half_of_the_one_behind_it() {
+        let mut advisor = advisor();
+        go_round(&mut advisor);
+        // Nothing is counted in the first window.
+        assert_eq!(end_window(&mut advisor, 0).rate, 0.0);
+        assert_eq!(end_window(&mut advisor, 1000).rate, 1000.0);
+        assert_eq!(end_window(&mut advisor, 3000).rate, 2500.0);
+        assert_eq!(end_window(&mut advisor, 3000).rate, 1250.0);
+    }
+
+    #[test]
+    fn misses_of_a_cold_start_are_forgotten_with_its_window() {
+        let mut advisor = advisor();
+        let mut least = |lookups| {
+            go_round(&mut advisor);
+            end_window(&mut advisor, lookups).curves[0].1.miss_ratio(ROOM.capacity_bytes)
+        };
+        assert!(least(KEYS) > 0.9, "no key was seen before");
+        assert_eq!(least(2 * KEYS), 0.0, "all keys have room");
+    }
+}

@@ -23,3 +23,27 @@ pub fn rooms(ladder: &Ladder, slower_ns: &[f64]) -> Vec<Room> {
 pub fn held_bytes(ladder: &Ladder, tenant: u16) -> Vec<u64> {
     (0..ladder.residents().levels()).map(|tier| ladder.residents().tenant_level(tenant, tier).bytes).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tiermem_policy::ladder::LadderConfig;
+
+    #[test]
+    fn metadata_is_taken_from_the_first_tier_before_it_is_divided() {
+        let mut config = LadderConfig::with_capacities(&[1 << 20, 4 << 20]);
+        config.charge_metadata = true;
+        let capacities = |config: &LadderConfig| {
+            let mut ladder = Ladder::new(config.clone());
+            ladder.set_index_bytes(100_000, 0);
+            let rooms = rooms(&ladder, &[0.0, 150.0]);
+            assert_eq!(rooms[0].slower_ns, 150.0);
+            (ladder.metadata_bytes(), [rooms[0].capacity_bytes, rooms[1].capacity_bytes])
+        };
+        let (metadata_bytes, charged) = capacities(&config);
+        assert!(metadata_bytes >= 100_000);
+        assert_eq!(charged, [(1 << 20) - metadata_bytes, 4 << 20]);
+        config.charge_metadata = false;
+        assert_eq!(capacities(&config).1, [1 << 20, 4 << 20]);
+    }
+}
