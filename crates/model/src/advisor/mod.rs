@@ -458,6 +458,22 @@ mod tests {
     }
 
     #[test]
+    fn a_tenant_of_too_few_keys_has_room_for_an_eighth_more_than_it_holds() {
+        let standing = Standing {
+            tenant: 0,
+            lookups: 10,
+            hits: 10,
+            writes: 0,
+            held_bytes: vec![8000],
+            terms: Terms::default(),
+            miss_ns: None,
+        };
+        let question = advisor().end_window(&[standing], &[ROOM]);
+        assert!(question.known.is_empty());
+        assert_eq!(question.unknown[0].wants_bytes, 9000);
+    }
+
+    #[test]
     fn misses_of_a_cold_start_are_forgotten_with_its_window() {
         let mut advisor = advisor();
         let mut least = |lookups| {
