@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import secrets
 import subprocess
 from collections.abc import Callable, Iterator
 
@@ -21,6 +23,11 @@ pytest.register_assert_rewrite("browser", "recorder")
 
 # Tests that ask how the whole machine stands (DAMON, tracing, swap, control groups): one of them at a time.
 MACHINE_WIDE = ("test_doctor", "test_heatmap", "test_observe", "test_record", "test_run")
+
+
+def pytest_configure() -> None:
+    """A seed for tests that are named by theirs: all processes that run tests must collect the same ones."""
+    os.environ.setdefault("TIERMEM_KILL_SEED", str(secrets.randbits(32)))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pathlib
 import random
-import secrets
 import threading
 from collections.abc import Callable
 
@@ -19,7 +18,7 @@ from ordered_writes import OrderedWrites, read_image, read_whole
 from volume_server import MIB, VolumeServer, image, run
 
 ROUNDS = int(os.environ.get("TIERMEM_KILL_ROUNDS") or 5)
-SEED = int(os.environ.get("TIERMEM_KILL_SEED") or secrets.randbits(32))
+SEED = int(os.environ["TIERMEM_KILL_SEED"])
 VOLUME_BYTES = 24 * MIB
 
 Serve = Callable[..., VolumeServer]
