@@ -4,8 +4,8 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # What rustup or scripts/bootstrap.sh may have installed outside PATH, last: what the user has chosen comes first.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(TARGET)/tools
 
-# Nothing is built there a second time, nor debugged: what cargo keeps for that would take as much disk as all else together, and
-# half of the time to link. A panic names its line without it.
+# Nothing is built there a second time, nor debugged: what cargo keeps for that would take as much disk as all else together, and time
+# to write. A panic names its line without it.
 ifneq ($(CI),)
 export CARGO_INCREMENTAL := 0
 export CARGO_PROFILE_DEV_DEBUG := 0
