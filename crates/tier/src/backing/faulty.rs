@@ -10,10 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use slab::Slab;
 use tiermem_base::rng::Rng;
 
-use super::{Backing, BackingError, Completion, Identity, Op, Request, Waker};
+use crate::block::fault_source::{FaultSource, error_is_due, take_room};
 
-/// Calls of `completed` for which a delayed completion is held back at most.
-const DELAY_POLLS_MAX: u64 = 8;
+use super::{Backing, BackingError, Completion, Identity, Op, Request, Waker};
 
 /// Random faults. Probabilities are per request; the default is none.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -113,14 +112,12 @@ impl FaultControl {
 pub struct Faulty<B> {
     inner: B,
     control: FaultControl,
-    rng: Rng,
+    source: FaultSource<Completion>,
     /// Requests given to `inner`, under their number here.
     flights: Slab<Flight>,
     /// Requests that came while it hung.
     hung: VecDeque<(u64, Request)>,
     arrived: Vec<Completion>,
-    /// Completions held back, with the calls for which they still are.
-    held: Vec<(u64, Completion)>,
 }
 
 struct Flight {
@@ -159,11 +156,10 @@ impl<B: Backing> Faulty<B> {
         Faulty {
             inner,
             control: FaultControl(Arc::new(Mutex::new(shared))),
-            rng,
+            source: FaultSource::new(rng),
             flights: Slab::new(),
             hung: VecDeque::new(),
             arrived: Vec::new(),
-            held: Vec::new(),
         }
     }
 
@@ -172,39 +168,29 @@ impl<B: Backing> Faulty<B> {
         self.control.clone()
     }
 
-    fn chance(&mut self, probability: f64) -> bool {
-        // No draw for what never happens: other faults then stay where they were.
-        probability > 0.0 && self.rng.unit_f64() < probability
-    }
-
-    fn error_is_due(&mut self) -> bool {
-        let mut shared = self.control.lock();
-        let after = shared.faults.error_after;
-        shared.faults.error_after = after.and_then(|spared| spared.checked_sub(1));
-        after == Some(0)
-    }
-
     fn fate(&mut self, request: &Request) -> Fate {
-        let faults = self.control.lock().faults.clone();
         let (op, bytes) = (request.op, request.bytes);
+        let (faults, is_due) = {
+            let faults = &mut self.control.lock().faults;
+            (faults.clone(), error_is_due(&mut faults.error_after))
+        };
         let probability = match op {
             Op::Read => faults.read_error,
             Op::Write => faults.write_error,
             Op::Flush => faults.flush_error,
             Op::Trim | Op::Zero => faults.zero_error,
         };
-        if self.error_is_due() || self.chance(probability) {
+        if is_due || self.source.chance(probability) {
             let error = format!("a fault: {op:?} of {bytes} bytes at byte {}", request.offset);
             return Fate::Fails(BackingError::Failed(error));
         }
-        if let (Op::Write, Some(room)) = (op, faults.full_after_bytes) {
-            let Some(left) = room.checked_sub(bytes) else { return Fate::Fails(BackingError::Full) };
-            self.control.lock().faults.full_after_bytes = Some(left);
+        if op == Op::Write && !take_room(&mut self.control.lock().faults.full_after_bytes, bytes) {
+            return Fate::Fails(BackingError::Full);
         }
         let transfers = matches!(op, Op::Read | Op::Write) && bytes > 0;
-        if transfers && self.chance(faults.short) {
-            Fate::Short(self.rng.below(bytes))
-        } else if transfers && op == Op::Read && self.chance(faults.wrong) {
+        if transfers && self.source.chance(faults.short) {
+            Fate::Short(self.source.below(bytes))
+        } else if transfers && op == Op::Read && self.source.chance(faults.wrong) {
             Fate::Wrong
         } else {
             Fate::Done
@@ -238,7 +224,7 @@ impl<B: Backing> Faulty<B> {
 
     fn refuse(&mut self, delay_polls: u64, request: Request, error: BackingError) {
         let session = self.session();
-        self.held.push((delay_polls, request.done(Err(error), session)));
+        self.source.hold(delay_polls, request.done(Err(error), session));
         self.control.call_waker();
     }
 
@@ -264,7 +250,7 @@ impl<B: Backing> Faulty<B> {
                 }
                 _ => {}
             }
-            self.held.push((flight.delay_polls, completion));
+            self.source.hold(flight.delay_polls, completion);
         }
         self.arrived = arrived;
     }
@@ -277,7 +263,7 @@ fn gone() -> BackingError {
 impl<B: Backing> Backing for Faulty<B> {
     fn submit(&mut self, request: Request) {
         let delayed = self.control.lock().faults.delayed;
-        let delay_polls = if self.chance(delayed) { 1 + self.rng.below(DELAY_POLLS_MAX) } else { 0 };
+        let delay_polls = self.source.delay_polls(delayed);
         let hanging = self.control.lock().hanging;
         if hanging {
             self.hung.push_back((delay_polls, request));
@@ -297,25 +283,20 @@ impl<B: Backing> Backing for Faulty<B> {
             }
         }
         self.arrive();
-        for (polls, completion) in std::mem::take(&mut self.held) {
-            match polls.checked_sub(1) {
-                None => out.push(completion),
-                Some(left) => self.held.push((left, completion)),
-            }
-        }
-        if !self.held.is_empty() {
+        self.source.release(out);
+        if self.source.held() > 0 {
             self.control.call_waker();
         }
     }
 
     fn in_flight(&self) -> usize {
-        self.flights.len() + self.held.len() + self.hung.len()
+        self.flights.len() + self.source.held() + self.hung.len()
     }
 
     fn notify(&mut self, waker: Waker) {
         self.inner.notify(waker.clone());
         self.control.lock().waker = Some(waker);
-        if !self.held.is_empty() {
+        if self.source.held() > 0 {
             self.control.call_waker();
         }
     }

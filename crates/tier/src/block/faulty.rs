@@ -4,10 +4,8 @@
 use slab::Slab;
 use tiermem_base::rng::Rng;
 
+use super::fault_source::{FaultSource, error_is_due, take_room};
 use super::{AlignedBuffer, BlockError, BlockIo, Completion, Op, Request, SECTOR_BYTES, Waker};
-
-/// Calls of `completed` for which a delayed completion is held back at most.
-const DELAY_POLLS_MAX: u64 = 8;
 
 /// Random faults. Probabilities are per request, also of `write_at`, `read_at` and `sync`; the default is none.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,13 +34,11 @@ pub struct Faults {
 pub struct Faulty<B> {
     inner: B,
     faults: Faults,
-    rng: Rng,
+    source: FaultSource<Completion>,
     /// Requests given to `inner`, under their number here.
     flights: Slab<Flight>,
     /// Completions from `inner`.
     arrived: Vec<Completion>,
-    /// Completions held back, with the calls for which they still are.
-    held: Vec<(u64, Completion)>,
     waker: Option<Waker>,
 }
 
@@ -66,8 +62,8 @@ enum Fate {
 impl<B: BlockIo> Faulty<B> {
     /// Wraps a device.
     pub fn new(inner: B, faults: Faults, rng: Rng) -> Self {
-        let (flights, arrived, held) = (Slab::new(), Vec::new(), Vec::new());
-        Faulty { inner, faults, rng, flights, arrived, held, waker: None }
+        let source = FaultSource::new(rng);
+        Faulty { inner, faults, source, flights: Slab::new(), arrived: Vec::new(), waker: None }
     }
 
     /// The faults from now on, to be changed.
@@ -80,58 +76,36 @@ impl<B: BlockIo> Faulty<B> {
         &self.inner
     }
 
-    fn chance(&mut self, probability: f64) -> bool {
-        // No draw for what never happens: other faults then stay where they were.
-        probability > 0.0 && self.rng.unit_f64() < probability
-    }
-
-    /// Counts down to the one error that was asked for.
-    fn error_is_due(&mut self) -> bool {
-        match self.faults.error_after {
-            Some(0) => {
-                self.faults.error_after = None;
-                true
-            }
-            Some(spared) => {
-                self.faults.error_after = Some(spared - 1);
-                false
-            }
-            None => false,
-        }
-    }
-
     fn fails(&mut self, op: Op, offset: u64, len: usize) -> Option<BlockError> {
         let probability = match op {
             Op::Read => self.faults.read_error,
             Op::Write => self.faults.write_error,
             Op::Sync => self.faults.sync_error,
         };
-        (self.error_is_due() || self.chance(probability)).then(|| BlockError::device(op, offset, len))
+        (error_is_due(&mut self.faults.error_after) || self.source.chance(probability))
+            .then(|| BlockError::device(op, offset, len))
     }
 
     fn fate_of_write(&mut self, offset: u64, len: usize) -> Fate {
         if let Some(error) = self.fails(Op::Write, offset, len) {
             return Fate::Fails(error);
         }
-        if let Some(room) = self.faults.full_after_bytes {
-            let Some(left) = room.checked_sub(len as u64) else {
-                return Fate::Fails(BlockError::full(Op::Write, offset, len));
-            };
-            self.faults.full_after_bytes = Some(left);
+        if !take_room(&mut self.faults.full_after_bytes, len as u64) {
+            return Fate::Fails(BlockError::full(Op::Write, offset, len));
         }
-        if len == 0 || !self.chance(self.faults.torn_write) {
+        if len == 0 || !self.source.chance(self.faults.torn_write) {
             return Fate::Done;
         }
         // The sectors are the disk's, wherever the write begins.
         let (first, end) = (offset / SECTOR_BYTES, (offset + len as u64).div_ceil(SECTOR_BYTES));
-        let torn_at = (first + self.rng.below(end - first)) * SECTOR_BYTES;
+        let torn_at = (first + self.source.below(end - first)) * SECTOR_BYTES;
         let error = BlockError::device(Op::Write, offset, len);
         let reported = (!self.faults.torn_write_reported_done).then_some(error);
         Fate::Torn(torn_at.saturating_sub(offset) as usize, reported)
     }
 
     fn flip(&mut self, bytes: &mut [u8]) {
-        let bit = self.rng.below(bytes.len() as u64 * 8);
+        let bit = self.source.below(bytes.len() as u64 * 8);
         if let Some(byte) = bytes.get_mut((bit / 8) as usize) {
             *byte ^= 1 << (bit % 8);
         }
@@ -153,7 +127,7 @@ impl<B: BlockIo> Faulty<B> {
             if flight.flip {
                 self.flip(&mut completion.buffer);
             }
-            self.held.push((flight.delay_polls, completion));
+            self.source.hold(flight.delay_polls, completion);
         }
         self.arrived = arrived;
     }
@@ -173,7 +147,7 @@ impl<B: BlockIo> BlockIo for Faulty<B> {
             match op {
                 Op::Read => {
                     error = self.fails(op, offset, len);
-                    flip = error.is_none() && self.chance(self.faults.flipped_read);
+                    flip = error.is_none() && self.source.chance(self.faults.flipped_read);
                 }
                 Op::Sync => error = self.fails(op, offset, len),
                 Op::Write => match self.fate_of_write(offset, len) {
@@ -194,11 +168,10 @@ impl<B: BlockIo> BlockIo for Faulty<B> {
                 },
             }
         }
-        let delay_polls =
-            if self.chance(self.faults.delayed) { 1 + self.rng.below(DELAY_POLLS_MAX) } else { 0 };
+        let delay_polls = self.source.delay_polls(self.faults.delayed);
         match error {
             Some(error) if op != Op::Read && instead_of.is_none() => {
-                self.held.push((delay_polls, request.done(Err(error))));
+                self.source.hold(delay_polls, request.done(Err(error)));
                 self.call_waker();
             }
             _ => {
@@ -211,13 +184,8 @@ impl<B: BlockIo> BlockIo for Faulty<B> {
 
     fn completed(&mut self, out: &mut Vec<Completion>) {
         self.arrive();
-        for (polls, completion) in std::mem::take(&mut self.held) {
-            match polls.checked_sub(1) {
-                None => out.push(completion),
-                Some(left) => self.held.push((left, completion)),
-            }
-        }
-        if !self.held.is_empty() {
+        self.source.release(out);
+        if self.source.held() > 0 {
             self.call_waker();
         }
     }
@@ -229,20 +197,20 @@ impl<B: BlockIo> BlockIo for Faulty<B> {
             if out.len() > before || self.in_flight() == 0 {
                 return;
             }
-            if self.held.is_empty() {
+            if self.source.held() == 0 {
                 self.inner.wait(&mut self.arrived);
             }
         }
     }
 
     fn in_flight(&self) -> usize {
-        self.flights.len() + self.held.len()
+        self.flights.len() + self.source.held()
     }
 
     fn notify(&mut self, waker: Waker) {
         self.inner.notify(waker.clone());
         self.waker = Some(waker);
-        if !self.held.is_empty() {
+        if self.source.held() > 0 {
             self.call_waker();
         }
     }
@@ -263,7 +231,7 @@ impl<B: BlockIo> BlockIo for Faulty<B> {
             return Err(error);
         }
         self.inner.read_at(offset, bytes)?;
-        if self.chance(self.faults.flipped_read) {
+        if self.source.chance(self.faults.flipped_read) {
             self.flip(bytes);
         }
         Ok(())

@@ -9,6 +9,7 @@ pub mod completion_queue;
 mod counted;
 mod delays;
 mod error;
+pub(crate) mod fault_source;
 mod faulty;
 mod file;
 mod immediate;
