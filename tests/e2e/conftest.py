@@ -23,6 +23,8 @@ pytest.register_assert_rewrite("browser", "recorder")
 
 # Tests that ask how the whole machine stands (DAMON, tracing, swap, control groups): one of them at a time.
 MACHINE_WIDE = ("test_doctor", "test_heatmap", "test_observe", "test_record", "test_run")
+# Files that take minutes. They begin first, or one process would still run the last of them when all others have ended.
+LONG = ("test_guest_placement", "test_guest_control_groups", "test_block_experiments", "test_tenants")
 
 
 def pytest_configure() -> None:
@@ -36,6 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         group = "machine" if item.path.name.startswith(MACHINE_WIDE) else item.path.stem
         item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ pub struct Options {
     #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = sample_rate)]
     sample: f64,
     /// Follow at most N keys (all of them if there are fewer).
-    #[arg(long, value_name = "N", conflicts_with = "sample", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with = "sample", value_parser = crate::trace::positive_count)]
     sample_keys: Option<u64>,
     /// Seed of the choice of keys.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -64,7 +64,7 @@ pub struct Options {
     #[arg(long)]
     bytes: bool,
     /// One curve per N requests of the trace; caches stay warm.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = crate::trace::positive_count)]
     window: Option<u64>,
     /// At each size, print only the policy with the lowest miss ratio.
     #[arg(long)]

@@ -45,6 +45,7 @@ Tenants: the tenant column of a single trace, or one tenant per trace, named aft
 
 Objectives:
   latency   least time lost to misses (default)
+  mean      least mean time lost per look-up, over tenants, however often each asks
   hits      fewest misses
   fair      maximise the smallest gain among tenants, each as a part of what memory could gain it
   slo       keep promises (hits=, latency=) first, then as latency
@@ -77,7 +78,7 @@ pub struct Options {
     /// Granularity of the division [default: 1/256 of the memory].
     #[arg(long, value_name = "SIZE")]
     granule: Option<Bytes>,
-    /// Objective: latency, hits, fair or slo.
+    /// Objective: latency, mean, hits, fair or slo.
     #[arg(long, value_name = "NAME", default_value_t)]
     objective: Objective,
     /// Properties and promises of a tenant: NAME:miss=2ms,min=64MiB,max=1GiB,weight=2,hits=0.9,latency=300us; repeat it for several.

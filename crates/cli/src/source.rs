@@ -49,7 +49,7 @@ pub struct TraceArgs {
 #[derive(Clone, Debug, Args)]
 pub struct Reading {
     /// Stop after this many requests.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::trace::count)]
     pub requests: Option<u64>,
     /// Multiply the size of every value by this.
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = scale)]

@@ -94,7 +94,7 @@ pub struct Options {
     #[arg(long = "match", value_name = "PATTERN")]
     pattern: Option<String>,
     /// Copy at most this many keys per second.
-    #[arg(long, value_name = "KEYS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "KEYS", value_parser = crate::trace::positive_count)]
     rate: Option<u64>,
     /// Record progress in this file, and resume from it if it exists. Removed at the end.
     #[arg(long, value_name = "FILE")]

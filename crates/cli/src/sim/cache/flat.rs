@@ -40,13 +40,13 @@ pub struct FlatArgs {
     #[arg(long, value_name = "K", default_values_t = [K_DEFAULT], value_parser = clap::value_parser!(u32).range(1..=4096))]
     k: Vec<u32>,
     /// Look-ups between two choices of K by dlru and dlru-krr [default: 5000000 and 1000000].
-    #[arg(long, value_name = "N", conflicts_with_all = ["tier", "config"], value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["tier", "config"], value_parser = crate::trace::positive_count)]
     k_window: Option<u64>,
     /// Share of the keys that dlru and dlru-krr sample [default: 0.005 and 0.01].
     #[arg(long, value_name = "R", conflicts_with_all = ["tier", "config"], value_parser = sample_rate)]
     k_sample: Option<f64>,
     /// One row per N requests of the trace.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = crate::trace::positive_count)]
     window: Option<u64>,
     /// Simulate the first N requests of the trace without counting them.
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -203,7 +203,7 @@ pub struct TieredArgs {
     #[arg(long, value_name = "HOW", default_value = "free")]
     tenants: Sharing,
     /// Look-ups between two divisions.
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = crate::trace::positive_count)]
     tenant_window: u64,
     /// Share of the keys that is sampled for the division.
     #[arg(long, value_name = "R", default_value_t = 0.01, value_parser = sample_rate)]

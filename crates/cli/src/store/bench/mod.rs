@@ -99,7 +99,7 @@ pub struct Options {
     #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
     warmup: f64,
     /// divided-tenants: look-ups between two divisions of memory.
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = crate::trace::positive_count)]
     tenant_window: u64,
     /// divided-tenants: share of the keys that is sampled.
     #[arg(long, value_name = "R", default_value_t = 0.01, value_parser = sample_rate)]
