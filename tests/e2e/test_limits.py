@@ -32,10 +32,20 @@ def stays_within(store: Store, capacity: int) -> None:
     peak = store.memory_bytes("VmHWM")
     allowed = capacity + process_bytes()
     assert peak <= allowed, f"{peak / MIB:.0f} MiB were resident, and {allowed / MIB:.0f} MiB are allowed"
-    engine = store.snapshot()["engine"]
-    for tier in engine["tiers"]:
-        assert tier["used_bytes"] <= tier["capacity_bytes"], tier
-    assert engine["metadata_bytes"] <= engine["tiers"][0]["used_bytes"]
+
+    def has_room() -> bool:
+        engine = store.snapshot()["engine"]
+        tiers = engine["tiers"]
+        assert engine["metadata_bytes"] <= tiers[0]["used_bytes"]
+        used_bytes = sum(tier["used_bytes"] for tier in tiers)
+        return used_bytes <= capacity and all(tier["used_bytes"] <= tier["capacity_bytes"] for tier in tiers)
+
+    # Memory that a shard gives to another one is no longer in its capacity while the shard still empties it, and the figures of
+    # several shards are not of one moment.
+    if SHARDS == 1:
+        assert has_room(), store.snapshot()["engine"]["tiers"]
+    else:
+        eventually(has_room, "no tier holds more than its capacity")
 
 
 def flood(sizes: Callable[[random.Random], int], total: int) -> Iterator[bytes]:

@@ -297,6 +297,20 @@ fn pinned_frames_stay_and_with_all_pinned_a_fault_is_told_so() {
 }
 
 #[test]
+fn a_fault_waits_for_a_frame_that_is_written_back_and_does_not_write_it_again() {
+    let mut frames = plain(two_tiers(1, 10), 2);
+    let (mut rng, mut acts) = (rng(), Vec::new());
+    bring(&mut frames, 0, true, 1, &mut rng);
+    let written_back = frames.write_back(Frame(0), &mut acts).unwrap();
+    acts.clear();
+    let fault = frames.fault(Frame(1), false, 2, &mut rng, &mut acts);
+    assert_eq!((fault, acts.len()), (Fault::Room(written_back), 0));
+    frames.done(written_back, Outcome::Done, 2, &mut acts).unwrap();
+    let acts = bring(&mut frames, 1, false, 3, &mut rng);
+    assert!(matches!(acts[0], Act::Drop { frame: Frame(0), from: 0, to: Some(1), .. }), "{acts:?}");
+}
+
+#[test]
 fn what_is_written_while_it_is_written_back_has_no_copy() {
     for is_written in [false, true] {
         let mut frames = plain(two_tiers(2, 10), 2);
