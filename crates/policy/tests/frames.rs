@@ -297,6 +297,21 @@ fn pinned_frames_stay_and_with_all_pinned_a_fault_is_told_so() {
 }
 
 #[test]
+fn of_the_copies_in_a_full_tier_the_oldest_is_given_up() {
+    let mut frames = plain(two_tiers(3, 4), 5);
+    let mut rng = rng();
+    // Five written frames, of which 0 and 1 go down and are read again: the second tier holds 2, 3, and copies of 0 and 1.
+    for (now, frame) in (1..).zip([0, 1, 2, 3, 4, 0, 1]) {
+        bring(&mut frames, frame, now <= 5, now, &mut rng);
+    }
+    let copies = |frames: &Plain| [0, 1].map(|frame| frames.view(Frame(frame)).copy);
+    assert_eq!((copies(&frames), frames.space().used(1)), ([Some(1), Some(1)], 2));
+    bring(&mut frames, 2, false, 8, &mut rng);
+    assert_eq!(copies(&frames), [None, Some(1)], "4 went down, to the place of the older copy");
+    frames.audit();
+}
+
+#[test]
 fn a_fault_waits_for_a_frame_that_is_written_back_and_does_not_write_it_again() {
     let mut frames = plain(two_tiers(1, 10), 2);
     let (mut rng, mut acts) = (rng(), Vec::new());
