@@ -246,6 +246,7 @@ impl Engine {
             }
         }
         let Shared { log, volumes, write_back, .. } = &self.shared;
+        debug_assert!(!write_back.was_told(), "the cleaner has decided about all that it was told");
         let is_settled = volumes.iter().all(|volume| write_back.cleaner().is_settled(volume.number));
         // Asks to be called again where time alone changes something.
         if log.journal().and_then(Journal::deadline_ns).is_some() || !is_settled {
