@@ -22,6 +22,10 @@ use tiermem_store::flash::FlashConfig;
 use tiermem_sys::cpu_time::{thread_cpu_time, thread_faults};
 use tiermem_tier::block::{self, Backend};
 
+/// The allocator of the server.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Requests between two searches for expired keys. A server without requests does this by time.
 const IDLE_EVERY: u64 = 256;
 const SEGMENT_BYTES: u32 = 2 << 20;
