@@ -19,7 +19,7 @@ pub struct LadderArgs {
     #[arg(long)]
     no_rebalance: bool,
     /// Window of the fast tier's mean reuse time, in requests.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::trace::positive_count)]
     reuse_window: Option<u64>,
     /// Most slow items that can wait for promotion.
     #[arg(long, value_name = "N")]

@@ -69,7 +69,7 @@ pub struct Options {
     #[arg(long)]
     verify: bool,
     /// Send the first N requests without measuring them.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = crate::trace::count)]
     warm_up: u64,
     /// Take offsets beyond an export's end modulo its size.
     #[arg(long)]

@@ -49,7 +49,7 @@ pub struct FlatArgs {
     #[arg(long, value_name = "N", value_parser = crate::trace::positive_count)]
     window: Option<u64>,
     /// Simulate the first N requests of the trace without counting them.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = crate::trace::count)]
     warmup: u64,
     /// Seed of random policies.
     #[arg(long, value_name = "N", default_value_t = 0)]
