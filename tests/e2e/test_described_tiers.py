@@ -99,6 +99,42 @@ def test_the_simulator_takes_capacities_curves_and_flash(file: pathlib.Path) -> 
     assert tier["capacity_bytes"] == 4 * MIB
 
 
+def test_the_simulator_takes_the_stores_policy_and_flags_win(tmp_path: pathlib.Path) -> None:
+    def simulate(*flags: str) -> dict:
+        done = tiermem("sim", "cache", TRACE, *flags, "--format", "json")
+        assert done.returncode == 0, done
+        return json.loads(done.stdout)
+
+    tiers = ["--tier", "dram=512KiB", "--tier", "emulated=1MiB"]
+    path = tmp_path / "store.toml"
+    path.write_text("""\
+[policy]
+order = "klru:2"
+order_slow = "klru:7"
+promotion = "naive"
+watermarks = false
+[config]
+policy-promote-batch = 3
+[[tier]]
+kind = "dram"
+capacity = "512KiB"
+[[tier]]
+kind = "emulated"
+capacity = "1MiB"
+""")
+    described = simulate("--config", str(path))
+    of_flags = ["--order", "klru:2", "--order-slow", "klru:7", "--promotion", "naive", "--no-watermarks"]
+    assert described["promotions"] > 0
+    assert described != simulate(*tiers), "another policy decides otherwise"
+    path.write_text(path.read_text().replace("[config]\npolicy-promote-batch = 3\n", ""))
+    assert simulate("--config", str(path)) == simulate(*tiers, *of_flags) != described
+    # Flags win over the file.
+    assert simulate("--config", str(path), "--promotion", "none")["promotions"] == 0
+    path.write_text('[policy]\norder = "mru"\n[[tier]]\nkind = "dram"\ncapacity = "512KiB"\n')
+    refused = tiermem("sim", "cache", TRACE, "--config", str(path))
+    assert refused.returncode == 2 and "policy.order" in refused.stderr, refused
+
+
 def test_the_report_takes_names_and_prices(file: pathlib.Path, tmp_path: pathlib.Path) -> None:
     def page(*flags: str) -> str:
         path = tmp_path / "page.html"

@@ -94,8 +94,6 @@ pub(super) struct Op {
     pub stage: Stage,
     /// The first is on its own range.
     pub claims: Vec<ClaimId>,
-    /// Whether the read bypasses the cache.
-    pub bypass: bool,
     /// The cleaner's name for it.
     pub copy: Option<Token>,
     pub plan: Plan,
@@ -126,7 +124,6 @@ impl Default for Op {
             bytes: 0,
             stage: Stage::Claiming,
             claims: Vec::new(),
-            bypass: false,
             copy: None,
             plan: Plan::default(),
             ios: 0,
@@ -170,7 +167,7 @@ impl Op {
         self.plan.clear();
         self.plan.again = false;
         (self.job, self.copy, self.failure) = (None, None, None);
-        (self.bypass, self.is_early, self.ios) = (false, false, 0);
+        (self.is_early, self.ios) = (false, 0);
     }
 
     /// Takes a buffer for bytes of a volume to be read; returns its index among the operation's buffers.

@@ -61,7 +61,7 @@ impl Work<'_> {
             offset: self.op.offset,
             bytes: self.op.bytes,
             write,
-            bypass: write.is_none() && self.op.bypass,
+            bypass: false,
         };
         if write.is_some() && !write_back.cleaner_mut().may_write(*now_ns, extents, &request) {
             return self.try_later(After::Parks);

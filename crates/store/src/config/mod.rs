@@ -259,10 +259,18 @@ impl StoreConfig {
 
     fn ladder(&self) -> Result<LadderConfig, ConfigError> {
         let capacities: Vec<Bytes> = self.memory_tiers().map(|tier| Bytes(pages_bytes(tier))).collect();
-        let mut ladder = self.policy.ladder(&capacities)?;
+        Ok(LadderConfig { ahead_bytes: AHEAD_BYTES, ..self.ladder_over(&capacities)? })
+    }
+
+    /// The ladder as `[policy]` and `[config]` set it, over memory tiers of these capacities, the fastest first. Nothing is prefaulted:
+    /// there may be no memory to prefault, as in a simulation.
+    ///
+    /// # Errors
+    /// When a value is out of range, or two do not go together.
+    pub fn ladder_over(&self, capacities: &[Bytes]) -> Result<LadderConfig, ConfigError> {
+        let mut ladder = self.policy.ladder(capacities)?;
         let live = self.live_over(&ladder)?;
         ladder.tune(live.policy);
-        ladder.ahead_bytes = AHEAD_BYTES;
         let tenants = live.division.tells_apart;
         let checked = LadderConfig { tenants, ..ladder.clone() }.check_orders();
         checked.map_err(|problem| ConfigError::Value { key: "policy.order", problem })?;

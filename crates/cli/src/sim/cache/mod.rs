@@ -16,7 +16,7 @@ Examples:
   tiermem sim cache twitter_cluster52.csv.zst --size 4MiB --bytes --window 100000 --warmup 200000
   tiermem sim cache zipf:objects=1M,requests=10M --tier 64MiB --tier 256MiB --promotion naive
   tiermem sim cache zipf:objects=1M,requests=10M,size=1000 --tier dram=64MiB --tier flash=512MiB --flash-segment 1MiB
-  tiermem sim cache zipf:objects=1M,requests=10M --config store.toml    # over its [[tier]] tables
+  tiermem sim cache zipf:objects=1M,requests=10M --config store.toml    # tiers and policy of that store
   tiermem sim cache zipf:objects=1M,requests=10M --tier 256MiB --shards 4   # as `store serve` with shards = 4
 
 Without --tier and --config: one tier for each --policy and size, all in one pass over the trace.

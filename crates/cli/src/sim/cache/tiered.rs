@@ -17,6 +17,7 @@ use tiermem_policy::partition::Objective;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
 use tiermem_sim::cache::{self, ShardedCache};
 use tiermem_sim::hindsight::BestPlacement;
+use tiermem_store::config::StoreConfig;
 
 use self::rows::{added, of_flash, of_tenants};
 use crate::failure::Failure;
@@ -173,7 +174,8 @@ pub struct TieredArgs {
     /// log.
     #[arg(long, value_name = "KIND=SIZE")]
     tier: Vec<TierArg>,
-    /// File with [[tier]] tables, as `store serve` reads it; --tier replaces its list.
+    /// Configuration file of `store serve`: its [[tier]] tables, [policy] and [config]. Flags replace what it says; shards and tenants
+    /// come from flags alone.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Flash: segment size, the unit of writing and garbage collection [default: the tier's, or 2MiB].
@@ -245,6 +247,14 @@ impl TieredArgs {
             }
         }
         Ok(tiers)
+    }
+
+    /// The ladder over tiers of these capacities, before flags: as the file sets it, or the default.
+    fn described_ladder(&self, capacities_bytes: &[u64]) -> Result<LadderConfig, Failure> {
+        let Some(path) = &self.config else { return Ok(LadderConfig::with_capacities(capacities_bytes)) };
+        let capacities: Vec<Bytes> = capacities_bytes.iter().copied().map(Bytes).collect();
+        let config = StoreConfig::read(path).map_err(Failure::usage)?;
+        config.ladder_over(&capacities).map_err(Failure::usage)
     }
 
     /// That a tier is not what a ladder needs.
@@ -386,7 +396,7 @@ fn set_up(trace: &TraceArgs, args: &TieredArgs) -> Result<Start, Failure> {
     let capacities = capacities.map_err(|error| args.unfit(error))?;
     let parts: Vec<u64> =
         tiers.iter().zip(&capacities).map(|(tier, &bytes)| args.part(tier, bytes)).collect();
-    let mut ladder = LadderConfig::with_capacities(&parts[..memory_tiers]);
+    let mut ladder = args.described_ladder(&parts[..memory_tiers])?;
     args.ladder.apply(&mut ladder).map_err(|error| Failure::usage(anyhow!("{error}")))?;
     ladder.tenants = args.tenants != Sharing::Free;
     ladder.check_orders().map_err(|error| Failure::usage(anyhow!("{error}")))?;
