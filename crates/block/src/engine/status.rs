@@ -69,7 +69,10 @@ pub struct LogStatus {
     pub has_room: bool,
     /// Number of times that a part of a request found no room since the start: on arrival, and at each retry.
     pub refusals: u64,
-    /// Number of the cleaner's decisions since the start while there was room.
+    /// Number of times that one found room since the start.
+    pub admissions: u64,
+    /// Number of the cleaner's decisions since the start while there was room, on something new: a later time, a request, or an
+    /// outcome.
     pub cleaner_steps: u64,
     /// Why nothing can be written to it any more.
     pub failure: Option<String>,
@@ -146,6 +149,7 @@ impl Engine {
             table_reads: stats.pages_read,
             has_room: log.has_room(),
             refusals: log.refusals(),
+            admissions: log.admissions(),
             cleaner_steps: write_back.steps(),
             failure: log.failure().map(str::to_owned),
         })

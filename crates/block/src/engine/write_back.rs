@@ -15,13 +15,26 @@ pub(super) struct WriteBack {
     wake_ns: Option<u64>,
     /// The log had no room when it was to decide last: it begins nothing, and names no time at which it would.
     is_stopped: bool,
-    /// How often it was to decide, and the log had room.
+    /// It got an event or planned a request since it decided last.
+    has_news: bool,
+    /// When it decided last.
+    decided_ns: u64,
+    /// How often it was to decide on something new, and the log had room.
     steps: u64,
 }
 
 impl WriteBack {
     pub fn new(cleaner: Cleaner) -> Self {
-        WriteBack { cleaner, acts: Vec::new(), was_told: false, wake_ns: None, is_stopped: false, steps: 0 }
+        WriteBack {
+            cleaner,
+            acts: Vec::new(),
+            was_told: false,
+            wake_ns: None,
+            is_stopped: false,
+            has_news: true,
+            decided_ns: 0,
+            steps: 0,
+        }
     }
 
     /// The cleaner: what is written back when, and which flushes wait for it.
@@ -31,6 +44,7 @@ impl WriteBack {
 
     /// The cleaner, to be informed of events.
     pub fn cleaner_mut(&mut self) -> &mut Cleaner {
+        self.has_news = true;
         &mut self.cleaner
     }
 
@@ -44,6 +58,7 @@ impl WriteBack {
     ) -> Verdict {
         // It may have had none when the cleaner decided last: what the request waits for is begun all the same.
         self.cleaner.set_log_room(true);
+        self.has_news = true;
         self.cleaner.plan(now_ns, extents, request, plan, &mut self.acts)
     }
 
@@ -56,8 +71,9 @@ impl WriteBack {
         self.cleaner.set_log_room(has_log_room);
         self.wake_ns = None;
         self.was_told = false;
-        self.is_stopped = !has_log_room;
-        self.steps += u64::from(has_log_room);
+        let is_new = std::mem::take(&mut self.has_news) || self.is_stopped || now_ns != self.decided_ns;
+        (self.is_stopped, self.decided_ns) = (!has_log_room, now_ns);
+        self.steps += u64::from(has_log_room && is_new);
         self.cleaner.step(now_ns, extents, &mut self.acts);
         self.acts.reverse();
     }
@@ -82,7 +98,7 @@ impl WriteBack {
         self.was_told
     }
 
-    /// Number of its decisions with room in the log.
+    /// Number of its decisions on something new with room in the log.
     pub fn steps(&self) -> u64 {
         self.steps
     }
@@ -95,7 +111,7 @@ impl WriteBack {
     /// Reports how an act ended; returns the acts to do at once.
     pub fn tell(&mut self, now_ns: u64, act: Token, outcome: Outcome<'_>) -> Vec<Act> {
         let first = self.acts.len();
-        self.was_told = true;
+        (self.was_told, self.has_news) = (true, true);
         self.cleaner.done(now_ns, act, outcome, &mut self.acts);
         self.acts.split_off(first)
     }

@@ -72,9 +72,10 @@ fn log(text: &mut Exposition, log: &LogStatus) {
         ),
         ("block_log_has_room", "1 if the log takes new work, else 0.", u64::from(log.has_room)),
         ("block_log_refusals_total", "Parts of requests that found no room in the log.", log.refusals),
+        ("block_log_admissions_total", "Parts of requests that found room in the log.", log.admissions),
         (
             "block_log_cleaner_steps_total",
-            "Decisions of write-back while the log had room.",
+            "Decisions of write-back on something new while the log had room.",
             log.cleaner_steps,
         ),
     ] {

@@ -1,7 +1,9 @@
 //! Costs of a request, computed and not measured: a latency for each step that must follow another, and the bytes at a bandwidth.
 
+use std::ops::Range;
+
 use tiermem_base::latency_curve::{Curve, NETWORK_STORE, NVME_FLASH, Point};
-use tiermem_policy::extents::{Plan, Request, RequestCost};
+use tiermem_policy::extents::{Part, Plan, Request, RequestCost};
 
 /// Latency and bandwidth of the two devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +28,23 @@ impl Default for Costs {
 /// The time of a step: its requests go out together and share the bandwidth.
 fn step_ns(bytes: u64, latency_ns: u64, bandwidth: u64) -> u64 {
     if bytes == 0 { 0 } else { latency_ns.saturating_add(bytes_ns(bytes, bandwidth)) }
+}
+
+/// A step of a request: its requests to both devices go out together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// Until the last of them is done; 0 where there is none.
+    pub ns: u64,
+    /// The last one is the backing store's.
+    pub ends_in_core: bool,
+}
+
+fn bytes_of(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+fn parts_bytes(parts: &[Part]) -> u64 {
+    parts.iter().map(|part| part.bytes).sum()
 }
 
 /// A link of a device: a request queues at it for its bytes, and arrives a latency later.
@@ -88,20 +107,28 @@ impl Costs {
             + step_ns(bytes, self.core_latency_ns, self.core_bandwidth)
     }
 
-    /// The time that a request takes once its plan can be carried out: its reads, then, for a write, its writes. No request waits
-    /// while the cache is filled after a read. Copying `memory_bytes` of the reads out of DRAM costs nothing in addition.
+    /// The first step of a request whose plan can be carried out: all that it needs is read. `memory_bytes` of what is read from the
+    /// cache are in DRAM, and copying them out costs nothing in addition.
+    pub(super) fn gather(&self, plan: &Plan, memory_bytes: u64) -> Step {
+        self.step(bytes_of(&plan.fetch), parts_bytes(&plan.cached) - memory_bytes)
+    }
+
+    /// The second step, after the first: all that the plan fills or writes through is stored.
+    pub(super) fn store(&self, plan: &Plan) -> Step {
+        self.step(bytes_of(&plan.through), parts_bytes(&plan.fill))
+    }
+
+    /// Both devices at once.
+    fn step(&self, core_bytes: u64, cache_bytes: u64) -> Step {
+        let core_ns = step_ns(core_bytes, self.core_latency_ns, self.core_bandwidth);
+        let cache_ns = step_ns(cache_bytes, self.cache_latency_ns, self.cache_bandwidth);
+        Step { ns: core_ns.max(cache_ns), ends_in_core: core_ns > 0 && core_ns >= cache_ns }
+    }
+
+    /// How long a client waits once the plan of its request can be carried out: for the reads, then, for a write, its writes. No
+    /// request waits while the cache is filled after a read.
     pub fn latency_ns(&self, request: &Request, plan: &Plan, memory_bytes: u64) -> u64 {
-        let core = |bytes| step_ns(bytes, self.core_latency_ns, self.core_bandwidth);
-        let cache = |bytes| step_ns(bytes, self.cache_latency_ns, self.cache_bandwidth);
-        let parts =
-            |parts: &[tiermem_policy::extents::Part]| parts.iter().map(|part| part.bytes).sum::<u64>();
-        let ranges =
-            |ranges: &[std::ops::Range<u64>]| ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-        let reads = core(ranges(&plan.fetch)).max(cache(parts(&plan.cached) - memory_bytes));
-        let writes = match request.write {
-            None => 0,
-            Some(_) => core(ranges(&plan.through)).max(cache(parts(&plan.fill))),
-        };
-        reads + writes
+        let writes_ns = if request.write.is_some() { self.store(plan).ns } else { 0 };
+        self.gather(plan, memory_bytes).ns + writes_ns
     }
 }

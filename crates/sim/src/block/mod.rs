@@ -1,12 +1,44 @@
 //! Simulation of the block cache, without its bytes: the plans of [`tiermem_policy::extents`] for every request of a trace,
-//! carried out at once and counted.
+//! carried out and counted.
 //!
 //! Source: Yang 2024, section 2.3: whole traces through the prototype's own code, hit ratios and I/O volumes. Dirty bytes are
 //! written back when their block is evicted, and at the end, or, if asked, in the background ([`cleaner`]).
+//!
+//! # Requests under way
+//!
+//! Without cleaning in the background a request is over as soon as it is planned. So no plan is in flight when the next one is
+//! made, and no request is [`Verdict::Busy`].
+//!
+//! With it, requests come at the trace's times and take time, so several are under way at once. As in the live engine, each holds
+//! the blocks of its plan until all of its work is done ([`Extents::finish`]), and no other request gets their places before:
+//!
+//! | moment | what happens |
+//! | --- | --- |
+//! | planned | The request has come, or tries again. From now on its plan holds its blocks. It reads what it needs: from the cache's device what is not in DRAM, from the store what is not in the cache. |
+//! | gathered | The last of these reads is done: at once, or a latency of the slower device later. A read is answered. What the plan fills or writes through is written. |
+//! | stored | The last of these writes is done, a latency later. A write is answered. The plan is finished. |
+//!
+//! A read that stores nothing is over when it is gathered, and one that stores what it fetched holds its blocks for as long as that
+//! takes after its answer. (A live cache with a log answers a write when it is gathered. Its plan is finished when it is stored, as
+//! here.)
+//!
+//! A request that cannot begin holds nothing, and tries again when what it waits for has happened. The time until then is a part of its
+//! latency.
+//!
+//! | it waits for | until | counted in [`Counts::waited_requests`] |
+//! | --- | --- | --- |
+//! | copies of what it writes, which are being written back | the last of them is in memory | no |
+//! | room in the log | there is some | no |
+//! | dirty bytes: of its own units, of the cache, or of the block that makes way ([`Verdict::Clean`]) | something has become clean | yes |
+//! | plans in flight, which hold all that could make way ([`Verdict::Busy`]) | some request or copy is over | no |
+//!
+//! Requests that come later wait behind it. Those that touch the same bytes do not wait for each other, as they do in the engine.
 
 mod cleaner;
 mod costs;
 mod counts;
+mod events;
+mod flights;
 mod many;
 mod troubles;
 
@@ -245,9 +277,12 @@ impl<O: Evict> Simulation<O> {
         let counts = &mut counts[usize::from(volume.0)].1;
         counts.add(&request, &self.plan, waited_ns + latency_ns);
         counts.waited_requests += u64::from(waited);
-        extents.finish(&mut self.plan);
-        if let Some(cleaner) = &mut self.cleaner {
-            cleaner.begun(&request, &self.plan, latency_ns, &mut self.contents);
+        match &mut self.cleaner {
+            None => extents.finish(&mut self.plan),
+            Some(cleaner) => {
+                let steps = (self.costs.gather(&self.plan, memory_bytes), self.costs.store(&self.plan));
+                cleaner.begin(&request, &mut self.plan, steps, &mut self.contents);
+            }
         }
         self.contents.extents.sizer_mut().observe(usize::MAX);
         if self.requests.is_multiple_of(METADATA_EVERY) {

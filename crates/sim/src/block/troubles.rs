@@ -13,15 +13,18 @@ pub struct Troubles {
 
 /// A time at which a log has no room, so that no request begins, and nothing is begun to be written back.
 ///
-/// What is decided at a time is decided before what is written down of it fills the log: at `from_ns` the cleaner finds room.
+/// What fills it happens at one moment with what is decided then. So its end is told by number: how many find room at `from_ns` before
+/// it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogFull {
     /// When it is filled.
     pub from_ns: u64,
     /// When it has room again.
     pub until_ns: u64,
-    /// Requests find no room at `from_ns` either: it was filled before they came, or tried again.
-    pub for_requests: bool,
+    /// Requests that find room at `from_ns`, each as often as it tries.
+    pub requests: u64,
+    /// The cleaner's decisions at `from_ns`, on something new, that find room.
+    pub decisions: u64,
 }
 
 impl Troubles {
@@ -29,32 +32,84 @@ impl Troubles {
     pub(super) fn is_away(&self, tenant: u32, now_ns: u64) -> bool {
         self.outages.iter().any(|(of, times)| *of == tenant && times.contains(&now_ns))
     }
+}
 
-    /// Whether what is clean must be said in a log before other data may come to its place.
-    pub(super) fn has_log(&self) -> bool {
-        self.log_full.is_some()
+/// The log of a simulated cache: whether it has room. Time never goes back.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    full: Option<Vec<LogFull>>,
+    /// The moment at which it was last asked, and who has found room then.
+    now_ns: u64,
+    requests: u64,
+    decisions: u64,
+    /// There is something new for the cleaner to decide on.
+    has_news: bool,
+    /// Its last decision found no room.
+    is_stopped: bool,
+}
+
+impl Log {
+    /// Of a cache with these troubles.
+    pub fn new(troubles: &Troubles) -> Self {
+        Log { full: troubles.log_full.clone(), has_news: true, ..Log::default() }
     }
 
-    /// The trouble by which a log is full at a time.
-    fn log_full(&self, now_ns: u64) -> Option<&LogFull> {
-        let times = self.log_full.as_deref().unwrap_or_default();
+    /// Whether what is clean must be said in it before other data may come to its place.
+    pub fn is_kept(&self) -> bool {
+        self.full.is_some()
+    }
+
+    /// The trouble by which it is full at a time, or is filled then.
+    fn full(&self, now_ns: u64) -> Option<&LogFull> {
+        let times = self.full.as_deref().unwrap_or_default();
         let at = times.partition_point(|times| times.until_ns <= now_ns);
         times.get(at).filter(|times| times.from_ns <= now_ns)
     }
 
-    /// Whether the log has room at a time, as far as the cleaner decides.
-    pub(super) fn log_has_room(&self, now_ns: u64) -> bool {
-        self.log_full(now_ns).is_none_or(|times| times.from_ns == now_ns)
+    /// When it has room again that is full at a time, or is filled then.
+    pub fn has_room_ns(&self, now_ns: u64) -> Option<u64> {
+        self.full(now_ns).map(|times| times.until_ns)
     }
 
-    /// Whether it has room for a request that comes or tries again at a time.
-    pub(super) fn log_takes_requests(&self, now_ns: u64) -> bool {
-        self.log_full(now_ns).is_none_or(|times| times.from_ns == now_ns && !times.for_requests)
+    /// It is that time now.
+    fn set_time(&mut self, now_ns: u64) {
+        if self.now_ns != now_ns {
+            (self.now_ns, self.requests, self.decisions, self.has_news) = (now_ns, 0, 0, true);
+        }
     }
 
-    /// When it has room again; none where it has room.
-    pub(super) fn log_has_room_ns(&self, now_ns: u64) -> Option<u64> {
-        self.log_full(now_ns).map(|times| times.until_ns)
+    /// Whether a request would find room that tries at a time.
+    pub fn takes_requests(&mut self, now_ns: u64) -> bool {
+        self.set_time(now_ns);
+        let found = self.requests;
+        self.full(now_ns).is_none_or(|full| full.from_ns == now_ns && found < full.requests)
+    }
+
+    /// A request tries: whether it finds room. What it then plans is news for the cleaner.
+    pub fn admit(&mut self, now_ns: u64) -> bool {
+        let has_room = self.takes_requests(now_ns);
+        self.requests += u64::from(has_room);
+        self.has_news |= has_room;
+        has_room
+    }
+
+    /// The cleaner was told something.
+    pub fn note_news(&mut self) {
+        self.has_news = true;
+    }
+
+    /// The cleaner decides: whether it finds room.
+    pub fn decide(&mut self, now_ns: u64) -> bool {
+        self.set_time(now_ns);
+        // Where nothing is new it decides nothing.
+        if std::mem::take(&mut self.has_news) || self.is_stopped {
+            let found = self.decisions;
+            let is_full =
+                self.full(now_ns).is_some_and(|full| full.from_ns < now_ns || found >= full.decisions);
+            self.decisions += u64::from(!is_full);
+            self.is_stopped = is_full;
+        }
+        !self.is_stopped
     }
 }
 
@@ -63,21 +118,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_that_is_filled_at_a_time_is_full_then_for_those_who_come_afterwards() {
-        let full = |from_ns, until_ns, for_requests| LogFull { from_ns, until_ns, for_requests };
-        let log_full = Some(vec![full(10, 20, false), full(30, 40, true)]);
-        let troubles = Troubles { log_full, ..Troubles::default() };
-        let told = |now_ns| {
-            (
-                troubles.log_takes_requests(now_ns),
-                troubles.log_has_room(now_ns),
-                troubles.log_has_room_ns(now_ns),
-            )
-        };
-        assert_eq!([9, 20, 29, 40].map(told), [(true, true, None); 4]);
-        assert_eq!([10, 30].map(told), [(true, true, Some(20)), (false, true, Some(40))]);
-        assert_eq!([11, 19].map(told), [(false, false, Some(20)); 2]);
-        assert!(troubles.has_log() && !Troubles::default().has_log());
-        assert!(Troubles::default().log_takes_requests(15));
+    fn a_log_is_full_for_those_who_come_after_it_is_filled() {
+        let full = LogFull { from_ns: 10, until_ns: 20, requests: 1, decisions: 2 };
+        let again = LogFull { from_ns: 20, until_ns: 30, requests: 0, decisions: 1 };
+        let mut log = Log::new(&Troubles { log_full: Some(vec![full, again]), ..Troubles::default() });
+        assert_eq!(
+            [9, 10, 19, 20, 30].map(|now_ns| log.has_room_ns(now_ns)),
+            [None, Some(20), Some(20), Some(30), None]
+        );
+        assert!(log.admit(9) && log.admit(9) && log.decide(9));
+        assert!(log.decide(10) && log.decide(10), "the second decides nothing");
+        assert!(log.admit(10) && !log.takes_requests(10) && !log.admit(10));
+        assert!(log.decide(10), "on the request");
+        log.note_news();
+        assert!(!log.decide(10) && !log.decide(10) && !log.decide(15) && !log.admit(15));
+        assert!(log.decide(20) && log.decide(20) && !log.admit(20));
+        log.note_news();
+        assert!(!log.decide(20));
+        assert!(log.takes_requests(30) && log.decide(30));
+    }
+
+    #[test]
+    fn a_log_without_troubles_has_room() {
+        for log_full in [None, Some(Vec::new())] {
+            let is_kept = log_full.is_some();
+            let mut log = Log::new(&Troubles { log_full, ..Troubles::default() });
+            assert!(log.admit(5) && log.decide(5) && log.is_kept() == is_kept);
+        }
     }
 }

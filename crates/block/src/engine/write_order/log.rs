@@ -17,8 +17,9 @@ pub(in crate::engine) struct Log {
     waiting: Vec<(u32, Wait)>,
     /// Operations wait until there is room in it.
     room_is_awaited: bool,
-    /// How often one found none.
+    /// How often one found none, and some.
     refusals: u64,
+    admissions: u64,
 }
 
 /// Whether a journal has got as far as that.
@@ -29,7 +30,7 @@ fn has(journal: &Journal, wait: Wait) -> bool {
 impl Log {
     /// Of a cache with this journal, or without one.
     pub fn new(journal: Option<Journal>) -> Self {
-        Log { journal, waiting: Vec::new(), room_is_awaited: false, refusals: 0 }
+        Log { journal, waiting: Vec::new(), room_is_awaited: false, refusals: 0, admissions: 0 }
     }
 
     /// Whether the cache outlives the process.
@@ -89,12 +90,18 @@ impl Log {
         let has_room = self.has_room();
         self.room_is_awaited |= !has_room;
         self.refusals += u64::from(!has_room);
+        self.admissions += u64::from(has_room);
         has_room
     }
 
     /// Number of times that an operation found no room in the log.
     pub fn refusals(&self) -> u64 {
         self.refusals
+    }
+
+    /// Number of times that an operation found room in the log.
+    pub fn admissions(&self) -> u64 {
+        self.admissions
     }
 
     /// Whether there is room again that operations wait for; once.
@@ -280,7 +287,7 @@ mod tests {
             log.journal_mut().unwrap().append(Record::Clean(0..1));
         }
         assert!(!log.await_room() && !log.await_room() && !log.take_awaited_room());
-        assert_eq!(log.refusals(), 2);
+        assert_eq!((log.refusals(), log.admissions()), (2, 1));
         run(&mut log, &mut disk);
         assert!(log.take_awaited_room() && !log.take_awaited_room());
         assert_eq!(log.refusals(), 2);
