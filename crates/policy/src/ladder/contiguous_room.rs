@@ -77,21 +77,30 @@ impl Clearings {
 
     /// A piece of the work, where there is any. Returns whether there is nothing more to do.
     pub fn prepare(&mut self, pages: u32, transit: &mut Transit, context: &mut Context<'_>) -> bool {
-        has_free_run(pages, &mut transit.residents)
-            || has_large_victim(pages, transit, context)
-            || self.piece(pages, transit, context) != Clear::Working
+        if has_free_run(pages, &mut transit.residents) || has_large_victim(pages, transit, context) {
+            return true;
+        }
+        let Some(tier) = self.tier(pages, &mut transit.residents) else { return true };
+        if self.tiers[tier].is_none() {
+            // A piece by itself: a thousand pages are asked for the age of an item.
+            self.tiers[tier] = begin(tier, pages, &mut transit.residents, context);
+            return self.tiers[tier].is_none();
+        }
+        self.piece(pages, transit, context) != Clear::Working
+    }
+
+    /// The slowest tier that can hold `pages` pages: its items are the coldest. A window there that is too small is given up.
+    fn tier(&mut self, pages: u32, residents: &mut Residents) -> Option<usize> {
+        let tier = (0..residents.levels.len()).rev().find(|&tier| residents.levels[tier].can_hold(pages))?;
+        if self.tiers[tier].is_some_and(|clearing| clearing.pages < pages) {
+            self.end(tier, residents);
+        }
+        Some(tier)
     }
 
     /// Does a piece of the work of making room for an item of `pages` pages.
     pub fn piece(&mut self, pages: u32, transit: &mut Transit, context: &mut Context<'_>) -> Clear {
-        // The slowest tier that can hold it: its items are the coldest.
-        let fits = |tier: &usize| transit.residents.levels[*tier].can_hold(pages);
-        let Some(tier) = (0..transit.residents.levels.len()).rev().find(fits) else {
-            return Clear::Impossible;
-        };
-        if self.tiers[tier].is_some_and(|clearing| clearing.pages < pages) {
-            self.end(tier, &mut transit.residents);
-        }
+        let Some(tier) = self.tier(pages, &mut transit.residents) else { return Clear::Impossible };
         let begun = self.tiers[tier].or_else(|| begin(tier, pages, &mut transit.residents, context));
         let Some(mut clearing) = begun else { return Clear::Impossible };
         clearing.asked = context.now.requests;
@@ -306,6 +315,19 @@ mod tests {
             clearings.end(0, &mut world.transit.residents);
             prop_assert!(!clearings.is_under_way(0) && free(&world) == WINDOW);
             prop_assert!(world.enter(0, u64::from(WINDOW) * PAGE_BYTES).is_some());
+        }
+    }
+
+    #[test]
+    fn a_window_is_chosen_before_the_first_item_leaves_it() {
+        let (mut world, _) = world();
+        let mut clearings = Clearings::new(1);
+        let rest = WINDOW * 64 - PIECE_ITEMS;
+        for (is_last, leave) in [(false, 0), (false, PIECE_ITEMS), (true, rest)] {
+            let (transit, _, mut context) = world.parts();
+            assert_eq!(clearings.prepare(WINDOW, transit, &mut context), is_last);
+            assert!(clearings.is_under_way(0));
+            assert_eq!(world.decided().1.len() as u32, leave);
         }
     }
 

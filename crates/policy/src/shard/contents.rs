@@ -93,9 +93,9 @@ impl Contents {
     }
 
     /// An item has left memory: what becomes of it.
-    pub(super) fn sink<I: Items>(&mut self, leaving: Leaves, items: &I) -> Act {
+    pub(super) fn sink<I: Items>(&mut self, leaving: Leaves, items: &I) -> Option<Act> {
         let Leaves { id, loc, hash, expires_at_ms, last_used } = leaving;
-        let leave = |why| Act::Leave { id, loc, hash, why, expires_at_ms, last_used, below: None };
+        let leave = |why| Some(Act::Leave { id, loc, hash, why, expires_at_ms, last_used, below: None });
         let Some(work) = &mut self.log else { return leave(Why::Evicted) };
         // Beyond 4 GiB it is no more than too large.
         let bytes = u32::try_from(items.bytes(id, loc).below).unwrap_or(u32::MAX);
@@ -105,7 +105,7 @@ impl Contents {
         let act = match fate {
             Fate::Stays => leave(Why::Stays),
             Fate::Rejected | Fate::Refused => leave(Why::Evicted),
-            Fate::Enters => work.next_act().unwrap_or_else(|| leave(Why::Evicted)),
+            Fate::Enters => work.next_act().or_else(|| leave(Why::Evicted)),
         };
         self.report_outlet();
         self.charge_log();

@@ -452,7 +452,7 @@ impl Shard {
             return Some(settled);
         }
         let decision = self.under_way.next_decision(items)?;
-        Some(self.hand_out(decision, items))
+        self.hand_out(decision, items)
     }
 
     /// Continues the piece at hand and the admission under way, until there is an act.
@@ -473,13 +473,14 @@ impl Shard {
         }
     }
 
-    /// The driver's act for a decision of the ladder.
-    fn hand_out<I: Items>(&mut self, decision: ladder::Act, items: &mut I) -> Act {
+    /// The driver's act for a decision of the ladder: there always is one. It is made as [`Self::next_act`] returns it, for an act
+    /// is large, and its copies were a sixth of the work of handing it out.
+    fn hand_out<I: Items>(&mut self, decision: ladder::Act, items: &mut I) -> Option<Act> {
         match decision {
             ladder::Act::Move { ticket, id, from, to, kind: _ } => {
                 let bytes = items.bytes(id, from).here;
                 self.under_way.open(ticket, id, from, to, bytes);
-                Act::Move { ticket, id, from, to, bytes }
+                Some(Act::Move { ticket, id, from, to, bytes })
             }
             ladder::Act::Drop { id, loc, why, expires_at_ms, last_used } => {
                 let hash = items.hash(id, loc);
@@ -490,12 +491,12 @@ impl Shard {
                     }
                     ladder::Why::Expired => {
                         let below = self.contents.forget_copy(id, loc, hash, items);
-                        Act::Leave { id, loc, hash, why: Why::Expired, expires_at_ms, last_used, below }
+                        Some(Act::Leave { id, loc, hash, why: Why::Expired, expires_at_ms, last_used, below })
                     }
                 }
             }
-            ladder::Act::Discard { tier, page } => Act::Discard { tier, page },
-            ladder::Act::Populate { tier, first, count } => Act::Populate { tier, first, count },
+            ladder::Act::Discard { tier, page } => Some(Act::Discard { tier, page }),
+            ladder::Act::Populate { tier, first, count } => Some(Act::Populate { tier, first, count }),
         }
     }
 
