@@ -1,7 +1,6 @@
 //! Tests of one operation by the steps that it returns: when it continues, what it waits for, and what it releases.
 
 use tiermem_policy::extents::Mode;
-use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_tier::block::AlignedBuffer;
 
 use super::*;
@@ -24,10 +23,9 @@ fn work<'a>(id: u32, op: &'a mut Op, shared: &'a mut Shared) -> Work<'a> {
     Work { id, op, shared }
 }
 
-/// From now on admission refuses reads of what is not in the cache: they bypass it.
-fn refuse_reads(shared: &mut Shared) {
-    let rules = AdmissionRules { promote_after: u8::MAX, ..AdmissionRules::default() };
-    shared.extents.set_admission(rules);
+/// A read that admission refused when it was planned, and that tries again: it bypasses the cache.
+fn refuse(op: &mut Op) {
+    (op.plan.again, op.plan.bypassed) = (true, true);
 }
 
 /// Whom the operations under way have called, in order.
@@ -56,8 +54,8 @@ fn reads_go_together_and_a_write_waits_until_the_last_of_them_is_over() {
     let mut ops = [(Kind::Read, 1), (Kind::Read, 2), (Kind::Write, 3)]
         .map(|(kind, cookie)| begin(shared, cookie, kind, 0..1));
     // What was fetched before a second reader came is filled by the first alone.
-    refuse_reads(shared);
     for (id, op) in (1..).zip(&mut ops) {
+        refuse(op);
         work(id, op, shared).claim();
     }
     for (id, op) in (1..).zip(&mut ops) {
@@ -174,11 +172,10 @@ fn an_operation_goes_on_with_its_plan_when_it_gets_the_rest_of_its_claims() {
     let (mut engine, _) = engine(Mode::WriteBack, false);
     let shared = &mut engine.shared;
     let [mut first, mut second] = [1, 2].map(|cookie| begin(shared, cookie, Kind::Read, 0..1));
+    refuse(&mut second);
     work(1, &mut first, shared).claim();
     work(2, &mut second, shared).claim();
-    refuse_reads(shared);
     assert_eq!(work(2, &mut second, shared).try_claims(), After::Waits);
-    shared.extents.set_admission(AdmissionRules::default());
     assert_eq!(work(1, &mut first, shared).try_claims(), After::Waits);
     let stages = (first.stage, second.stage);
     assert_eq!((stages, first.claims.len()), ((Stage::Claiming, Stage::Gathering), 2), "the other reads yet");
