@@ -586,3 +586,15 @@ fn requests_that_are_under_way_at_once_agree() {
         }
     }
 }
+
+/// Young bytes are copied while requests under way write others of the same batch. A write that comes then waits for copies that wait
+/// themselves.
+#[test]
+fn writes_behind_copies_that_wait_agree() {
+    let timing = Case { every_ns: 200_000, depth: 8, cache_ns: 5 * MS, core_ns: 30 * MS, ..case() };
+    let rules = CleanerRules { age_ns: 20 * MS, low_percent: 80, high_percent: 90 };
+    let case = Case { fill: Fill::Whole, rules, policy: Named::Clock2, memory_bytes: 64 * KIB, ..timing };
+    for log_page_ns in [None, Some(800 * MS)] {
+        agree(&Case { log_page_ns, ..case.clone() }, TRACES[0]);
+    }
+}
