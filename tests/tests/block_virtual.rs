@@ -8,9 +8,8 @@
 //! Both hold the blocks of a plan until the work of its request is done, which for a read may be after its answer: blocks of requests under
 //! way are not evicted. A request that cannot begin at once is the only one that waits, since the simulator begins nothing else meanwhile:
 //! for clean room, for plans in flight that hold all the room there is, for room in the log, or for its bytes to be copied.
-//!
-//! In the engine, a request that touches a range in use waits for its claim. The simulator has no claims: it carries out a plan as soon as
-//! it is made. So such requests are sent later.
+//! In the engine, a request that touches the range of another one waits for its claim. The simulator has no claims of requests on each other,
+//! so such requests are sent later.
 //!
 //! There are only reads and writes. Trace records know no flush, no write that must be durable and no trim. So the simulator has none, and
 //! all writes of a volume are one epoch there. What these do in the engine is checked against a map of acknowledged data
@@ -314,9 +313,8 @@ impl Live {
         let (requests, decisions) =
             (log.admissions - before.admissions, log.cleaner_steps - before.cleaner_steps);
         // There may have been room, and none again by now.
-        let had_room = log.has_room
-            || log.admissions > self.log.admissions
-            || log.cleaner_steps > self.log.cleaner_steps;
+        let found_room = |log: &LogStatus| log.admissions + log.cleaner_steps;
+        let had_room = log.has_room || found_room(&log) > found_room(&self.log);
         if had_room && let Some(full) = self.log_full.last_mut().filter(|full| full.until_ns == u64::MAX) {
             full.until_ns = now_ns;
         }
@@ -584,5 +582,17 @@ fn requests_that_are_under_way_at_once_agree() {
                 assert!(full.len() > 50 && ran.log_refusals > 100, "the log is full now and then: {full:?}");
             }
         }
+    }
+}
+
+/// Young bytes are copied while requests under way write others of the same batch. A write that comes then waits for copies that wait
+/// themselves.
+#[test]
+fn writes_behind_copies_that_wait_agree() {
+    let timing = Case { every_ns: 200_000, depth: 8, cache_ns: 5 * MS, core_ns: 30 * MS, ..case() };
+    let rules = CleanerRules { age_ns: 20 * MS, low_percent: 80, high_percent: 90 };
+    let case = Case { fill: Fill::Whole, rules, policy: Named::Clock2, memory_bytes: 64 * KIB, ..timing };
+    for log_page_ns in [None, Some(800 * MS)] {
+        agree(&Case { log_page_ns, ..case.clone() }, TRACES[0]);
     }
 }

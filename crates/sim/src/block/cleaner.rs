@@ -51,6 +51,14 @@ enum Wait {
     Log,
 }
 
+/// A copy that waits.
+struct HeldBack {
+    token: Token,
+    of: Units,
+    /// It came after the write that waits for copies, which goes first.
+    is_behind: bool,
+}
+
 /// The cleaner of a simulated cache, the requests under way, and the devices as both use them.
 pub struct Background {
     cleaner: Cleaner,
@@ -75,7 +83,7 @@ pub struct Background {
     /// What the write is about that waits for copies. Copies that come later wait for it.
     waiting: Option<Units>,
     /// Copies that wait, for that write or for writes under way.
-    held_back: Vec<(Token, Units)>,
+    held_back: Vec<HeldBack>,
     /// The tenant of each volume.
     tenants: Vec<u32>,
     /// What the stores have for good, and the log does not say yet.
@@ -198,8 +206,8 @@ impl Background {
                     self.call(Wait::Plans);
                 }
                 Ready::HeldBack => {
-                    for (token, of) in std::mem::take(&mut self.held_back) {
-                        self.begin_copy(token, of, cache);
+                    for copy in std::mem::take(&mut self.held_back) {
+                        self.try_to_copy(copy, cache);
                     }
                 }
                 Ready::Waiting => return true,
@@ -249,7 +257,11 @@ impl Background {
     fn carry_out<O: Evict>(&mut self, act: Act, cache: &mut Contents<O>) {
         let now_ns = self.clock_ns;
         match act {
-            Act::Copy { token, volume, units } => self.begin_copy(token, Units { volume, units }, cache),
+            Act::Copy { token, volume, units } => {
+                let of = Units { volume, units };
+                let is_behind = self.waiting.as_ref().is_some_and(|waiting| waiting.overlaps(&of));
+                self.try_to_copy(HeldBack { token, of, is_behind }, cache);
+            }
             Act::Send { token, volume, units } => {
                 let bytes = (units.end - units.start) * UNIT_BYTES;
                 cache.counts[usize::from(volume.0)].1.sent(bytes);
@@ -269,11 +281,11 @@ impl Background {
     }
 
     /// Reads units, to write them back, as soon as no write is under way to them or has been waiting for them.
-    fn begin_copy<O: Evict>(&mut self, token: Token, of: Units, cache: &mut Contents<O>) {
-        if self.flights.write(&of) || self.waiting.as_ref().is_some_and(|waiting| waiting.overlaps(&of)) {
-            self.held_back.push((token, of));
-            return;
+    fn try_to_copy<O: Evict>(&mut self, copy: HeldBack, cache: &mut Contents<O>) {
+        if copy.is_behind || self.flights.write(&copy.of) {
+            return self.held_back.push(copy);
         }
+        let HeldBack { token, of, .. } = copy;
         let Contents { extents, copies, counts } = cache;
         let (mut reads, mut read_bytes, mut bytes) = (0, 0, 0);
         // Out of DRAM what is there, the rest from the cache's device.
@@ -305,9 +317,17 @@ impl Background {
         self.troubles.is_away(self.tenants[usize::from(volume.0)], self.clock_ns)
     }
 
-    /// Whether what is copied keeps a write waiting.
+    /// Whether copies keep a write waiting: those that are being read, and those that came before it.
     fn is_copied(&self, of: &Units) -> bool {
         self.copying.iter().any(|(_, copied)| copied.overlaps(of))
+            || self.held_back.iter().any(|copy| !copy.is_behind && copy.of.overlaps(of))
+    }
+
+    /// The write that waits for copies has its units, or lets others have them for now.
+    fn end_waiting(&mut self) {
+        self.waiting = None;
+        self.held_back.iter_mut().for_each(|copy| copy.is_behind = false);
+        self.call_held_back();
     }
 
     /// Copies that were held back try again: whoever held them has let go.
@@ -330,9 +350,7 @@ impl Background {
         while let Some(wait) = self.try_to_plan(request, plan, cache) {
             waited |= wait == Wait::Clean;
             if wait != Wait::Copies {
-                // It lets others have its units for now.
-                self.waiting = None;
-                self.call_held_back();
+                self.end_waiting();
             }
             self.awaited = Some(wait);
             while !self.go_on(cache) {
@@ -394,8 +412,8 @@ impl Background {
         } else {
             self.will_be(gather, volume, Done::Gathered(number));
         }
-        if self.waiting.take().is_some() {
-            self.call_held_back();
+        if self.waiting.is_some() {
+            self.end_waiting();
         }
         self.go_on(cache);
         self.step(cache);
