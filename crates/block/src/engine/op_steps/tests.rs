@@ -54,8 +54,8 @@ fn reads_go_together_and_a_write_waits_until_the_last_of_them_is_over() {
     let mut ops = [(Kind::Read, 1), (Kind::Read, 2), (Kind::Write, 3)]
         .map(|(kind, cookie)| begin(shared, cookie, kind, 0..1));
     // What was fetched before a second reader came is filled by the first alone.
+    ops[..2].iter_mut().for_each(refuse);
     for (id, op) in (1..).zip(&mut ops) {
-        refuse(op);
         work(id, op, shared).claim();
     }
     for (id, op) in (1..).zip(&mut ops) {
