@@ -16,6 +16,8 @@ use crate::aligned::AlignedBuffer;
 pub const EIO: i32 = Errno::IO.raw_os_error();
 /// The error number of a full disk.
 pub const ENOSPC: i32 = Errno::NOSPC.raw_os_error();
+/// `stat` counts a file's space in these.
+const STAT_BLOCK_BYTES: u64 = 512;
 /// The error number of a user's exhausted share of a disk.
 pub const EDQUOT: i32 = Errno::DQUOT.raw_os_error();
 
@@ -84,7 +86,15 @@ fn flock_now(file: &File, operation: FlockOperation) -> io::Result<bool> {
 }
 
 /// Makes the first `len_bytes` of a regular file exist and have their space on the disk, holes filled.
+///
+/// # Errors
+/// [`ENOSPC`] if the file system has less room than that. It is looked at beforehand: the kernel would take all that is left before it
+/// finds out, so that for a moment nobody else could write.
 pub fn reserve(file: &File, len_bytes: u64) -> io::Result<()> {
+    let held_bytes = file.metadata()?.blocks().saturating_mul(STAT_BLOCK_BYTES);
+    if len_bytes.saturating_sub(held_bytes) > free_bytes(file)? {
+        return Err(Errno::NOSPC.into());
+    }
     loop {
         match fallocate(file, FallocateFlags::empty(), 0, len_bytes) {
             Err(Errno::INTR) => {}
@@ -142,6 +152,22 @@ pub fn write_back_everything() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn space_that_is_not_there_is_refused_before_any_is_taken() {
+        let path = std::env::temp_dir().join(format!("tiermem-reserve-{}", std::process::id()));
+        let file = open(&path).unwrap();
+        let more = free_bytes(&file).unwrap() + (1 << 30);
+        assert_eq!(reserve(&file, more).unwrap_err().raw_os_error(), Some(ENOSPC));
+        assert_eq!(file.metadata().unwrap().blocks(), 0);
+        reserve(&file, 100_000).unwrap();
+        // What it has is not asked for again.
+        reserve(&file, 100_000).unwrap();
+        assert!(
+            file.metadata().unwrap().len() == 100_000 && file.metadata().unwrap().blocks() >= 100_000 / 512
+        );
+        std::fs::remove_file(path).unwrap();
+    }
 
     #[test]
     fn a_lock_holds_against_another_handle_and_goes_with_its_own() {

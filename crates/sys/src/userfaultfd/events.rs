@@ -37,6 +37,9 @@ pub enum Message {
     /// A thread waits for a page.
     Fault(Fault),
     /// The process has a child. This is about its memory, which has the same ranges registered.
+    ///
+    /// A process that watches its own memory: `fork` holds the C library's allocator locks until this message has been read, so the
+    /// thread that reads must neither take nor give back memory before, or both wait for ever.
     Fork(Userfault),
     /// A range has moved, by `mremap`.
     Remap {

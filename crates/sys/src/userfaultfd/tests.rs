@@ -239,41 +239,6 @@ fn who_touches_a_poisoned_page_gets_sigbus() {
 }
 
 #[test]
-fn a_childs_memory_is_served_through_its_own_descriptor() {
-    let Some(uffd) = opened(Features::EVENT_FORK) else { return };
-    let mapping = anonymous(2);
-    uffd.register(mapping.all_pages().unwrap(), Modes::MISSING).unwrap();
-    let forking = Arc::clone(&mapping);
-    // The fork waits until it has been told of.
-    let parent = spawn(move || fork_and(|| forking.load_u64(PAGE) == u64::from_ne_bytes([4; 8])));
-    let child = match next(&uffd) {
-        Message::Fork(child) => child,
-        other => panic!("{other:?}"),
-    };
-    let pid = parent.join().unwrap();
-    let told = fault(&child);
-    assert_eq!(told.address, mapping.address() + PAGE as u64);
-    let page = Pages::of_other_process(told.address, PAGE as u64).unwrap();
-    assert!(matches!(
-        uffd.copy(page, &[4; PAGE], Protection::None, Wake::Yes),
-        Err(UserfaultError::OtherProcess { .. })
-    ));
-    assert!(child.copy(pages(&mapping, 1, 1), &[4; PAGE], Protection::None, Wake::Yes).is_err());
-    assert!(child.copy(page, &[4; PAGE], Protection::None, Wake::Yes).unwrap().is_done());
-    assert_eq!(status_of(pid), 0);
-    let gone = child.copy(page, &[4; PAGE], Protection::None, Wake::Yes).unwrap();
-    assert_eq!(gone, Progress { done_bytes: 0, outcome: Outcome::Gone });
-
-    // The owner of the memory is found out, whatever the sender says.
-    let options = Options::default();
-    assert!(Userfault::of_other_process(child.as_fd().try_clone_to_owned().unwrap(), options).is_ok());
-    let own = Userfault::of_other_process(uffd.as_fd().try_clone_to_owned().unwrap(), options);
-    assert!(own.is_err_and(|error| error.to_string().contains("own memory")));
-    let pipe = std::io::pipe().unwrap().0;
-    assert!(Userfault::of_other_process(pipe.into(), options).is_err());
-}
-
-#[test]
 fn while_pages_are_being_dropped_filling_answers_again() {
     let Some(uffd) = opened(Features::EVENT_REMOVE) else { return };
     let mapping = anonymous(4);
