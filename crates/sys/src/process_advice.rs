@@ -18,7 +18,8 @@ const RANGES_MAX: usize = 1024;
 pub enum ProcessAdvice {
     /// They will not be used soon: the kernel takes them first.
     Cold = 20,
-    /// They are paged out now: anonymous ones to swap. Without swap they stay, and so do pages that two processes have mapped.
+    /// They are paged out now: anonymous ones to swap. Without swap they stay, and so do pages that two processes have mapped. Of pages
+    /// just touched for the first time the last 31 of another processor stay too, in its batch of new pages: ask again later.
     PageOut = 21,
     /// They will be used: what is in swap or in a file is read.
     WillNeed = 3,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tiermem_workloads::{Rng, mix, settings};
 
 fn main() {
-    let [footprint, hot, pass_ms, passes, background, per_s, seed] = settings(
+    let [footprint, hot, pass_ms, passes, background, per_s, seed, pause_ms] = settings(
         "Reads words of a table, most of them in a stretch that moves through it from low to high addresses, again and again. \
          Prints unix_ns,offset some hundred times in each pass: the middle of the stretch at that time.",
         [
@@ -18,11 +18,14 @@ fn main() {
             ("background", 10, "of 100 reads, those that go anywhere"),
             ("per-second", 2_000_000, "words read in a second, at most"),
             ("seed", 1, "of the random numbers"),
+            ("pause-ms", 0, "milliseconds between the allocation of the table and its first touch"),
         ],
     );
     let words = (footprint / 8).max(1);
     let hot_words = (hot / 8).clamp(1, words);
-    let table: Vec<u64> = (0..words).collect();
+    let mut table: Vec<u64> = Vec::with_capacity(words as usize);
+    std::thread::sleep(Duration::from_millis(pause_ms));
+    table.extend(0..words);
     let mut rng = Rng::new(seed);
     let (mut checksum, mut count) = (0_u64, 0_u64);
     let begun = Instant::now();
