@@ -92,7 +92,7 @@ fn flock_now(file: &File, operation: FlockOperation) -> io::Result<bool> {
 /// finds out, so that for a moment nobody else could write.
 pub fn reserve(file: &File, len_bytes: u64) -> io::Result<()> {
     let held_bytes = file.metadata()?.blocks().saturating_mul(STAT_BLOCK_BYTES);
-    if len_bytes.saturating_sub(held_bytes) > free_bytes(file)? {
+    if free_bytes(file).is_ok_and(|free| len_bytes.saturating_sub(held_bytes) > free) {
         return Err(Errno::NOSPC.into());
     }
     loop {

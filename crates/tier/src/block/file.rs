@@ -124,10 +124,6 @@ fn reserve(path: &Path, file: &File, capacity_bytes: u64) -> Result<(), OpenErro
         let free_bytes = disk::free_bytes(file).unwrap_or(0);
         OpenError::NoSpace { path, wanted_bytes: capacity_bytes, has_bytes, free_bytes }
     };
-    // Asked before trying: a reservation that fails has taken all there was for a moment, and others would suffer.
-    if disk::free_bytes(file).is_ok_and(|free| capacity_bytes.saturating_sub(has_bytes) > free) {
-        return Err(no_space(path));
-    }
     let Err(source) = disk::reserve(file, capacity_bytes) else { return Ok(()) };
     let _ = file.set_len(len);
     Err(match source.kind() {
