@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
     double begun = seconds();
     struct llama_model_params wanted = llama_model_default_params();
     wanted.use_extra_bufts = 0;
-    wanted.use_mmap = 0;
+    wanted.load_mode = LLAMA_LOAD_MODE_NONE;
     struct llama_model *model = llama_model_load_from_file(argv[1], wanted);
     struct llama_context_params shape = llama_context_default_params();
     shape.n_ctx = (unsigned)tokens + 1;

@@ -125,17 +125,16 @@ fn files_there(plan: &Plan, node: u32) -> u64 {
 struct FreeMemory {
     /// Free pages of its zones above what the kernel keeps in them.
     unlisted_pages: u64,
-    /// Pages on the list of each processor.
+    /// Pages on the list of each processor, which are no room.
     ///
-    /// A processor's next first touches are served from its list. A list is filled with up to 2016 pages (8 MiB) at
-    /// once and can hold an eighth of the zone, so a sum without the lists jumps. Pages on the list of a processor
-    /// where the program does not run are available to no program: a small node may have that much less than reported.
+    /// A processor's first touches are served from its list, and the list is filled again from the zone: it is as full when the
+    /// zone reaches its watermark as it was before. From then on the kernel looks at the next node first, whatever the list holds.
     listed_pages: BTreeMap<usize, u64>,
 }
 
 impl FreeMemory {
     fn bytes(&self) -> u64 {
-        (self.unlisted_pages + self.listed_pages.values().sum::<u64>()) * PAGE_BYTES
+        self.unlisted_pages * PAGE_BYTES
     }
 
     /// The processor with most pages on its list, and how many they are.
@@ -233,7 +232,7 @@ Node 1, zone    DMA32
         protection: (0, 0, 0, 0, 0)
 ";
         let near = FreeMemory { unlisted_pages: 3840 - 31 - 700, listed_pages: [(0, 7), (1, 92)].into() };
-        assert_eq!((near.bytes() / 4096, near.longest_list()), (3840 - 31 - 700 + 99, (1, 92)));
+        assert_eq!((near.bytes() / 4096, near.longest_list()), (3840 - 31 - 700, (1, 92)));
         let far = FreeMemory { unlisted_pages: 4900, listed_pages: BTreeMap::new() };
         assert_eq!((far.bytes() / 4096, far.longest_list()), (4900, (0, 0)));
         assert_eq!(parse_zones(zones), [(0, near), (1, far)].into());
