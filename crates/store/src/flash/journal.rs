@@ -223,7 +223,8 @@ pub struct End {
 
 /// Reads the records from `from` on, continuing in the other half where that one is full. Returns where they end.
 ///
-/// Records behind a missing one mean damage: `None`, since the removals in between cannot be known.
+/// Records behind a missing one mean damage: `None`, since the removals in between cannot be known. The death of the
+/// process leaves none, since it leaves a front part of the write it interrupts.
 /// After power loss (`torn`) they may instead belong to a last write that was never acknowledged.
 pub fn replay(
     layout: &Layout,

@@ -15,6 +15,7 @@ mod file;
 mod immediate;
 mod medium;
 mod open;
+mod seeds;
 mod served;
 mod simulated;
 mod threads;
@@ -30,7 +31,8 @@ pub use faulty::{Faults, Faulty};
 pub use immediate::{Immediate, MemoryDisk};
 pub use medium::Medium;
 pub use open::{Backend, Existing, open, open_existing, open_shared};
-pub use simulated::{Applied, Fate, Simulated, Simulation, Target, Troubles, copy_some, for_each_seed};
+pub use seeds::for_each_seed;
+pub use simulated::{Applied, Fate, Simulated, Simulation, Target, Troubles, copy_some};
 pub use threads::ThreadedFile;
 pub use throttled::Throttled;
 pub use tiermem_sys::aligned::AlignedBuffer;
@@ -148,7 +150,8 @@ pub trait BlockIo: Send {
     /// may have completed since the last `completed`. It replaces the one set before.
     fn notify(&mut self, waker: Waker);
     /// Writes through the page cache, synchronously, at any alignment: for the small things at the device's front. What was
-    /// written survives the death of the process once this returns.
+    /// written survives the death of the process once this returns. Where the process dies in it, a front part may be
+    /// written, and nothing behind a part that is not: Linux copies into the page cache in order.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError>;
     /// Reads through the page cache, synchronously, at any alignment.
     fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError>;
