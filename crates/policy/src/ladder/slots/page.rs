@@ -1,9 +1,21 @@
 //! Pages of a tier: the class of each, and the holder of each of its slots.
+//!
+//! A *run* is the place of a large item: granules in a row, on two pages or more. A page of runs can hold the end of one run and
+//! the beginning of another, and as a run is longer than a page, that is all that it can hold:
+//!
+//! ```text
+//!      page 7           page 8           page 9
+//!   +----------------+----------------+----------------+
+//!   |    [ run A . . | . . . ][ run B | . . . . . . ]  |
+//!   +----------------+----------------+----------------+
+//!        begins here   ends; B begins   ends; the rest is free for a third one
+//! ```
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Id;
-use crate::ladder::classes::{Class, Fit, PAGE_UNITS, SizeClasses};
+use crate::ladder::classes::{Class, Fit, GRANULE_UNITS, PAGE_GRANULES, PAGE_UNITS, SizeClasses};
 
 /// Pages for which lists of them grow at least.
 const PAGES_MORE: usize = 16;
@@ -14,6 +26,8 @@ const NO_SLOT: u16 = u16::MAX;
 const FREE: u32 = 1 << 31;
 /// In a page's table: the slot is taken, but its item has left it (a pin or a move under way keeps the bytes).
 const GHOST: u32 = FREE - 1;
+/// In place of a granule of a page: no run begins here.
+const NO_HEAD: u8 = PAGE_GRANULES as u8;
 
 /// Room for `missing` more, by an eighth at least: growth is charged to a tier, so it comes in small pieces.
 pub(super) fn reserve_some<T>(list: &mut Vec<T>, missing: usize) {
@@ -26,8 +40,7 @@ pub(super) fn reserve_some<T>(list: &mut Vec<T>, missing: usize) {
 pub(super) enum PageState {
     Free,
     Slots,
-    RunHead,
-    RunTail,
+    Runs,
 }
 
 /// The holder of a slot.
@@ -53,7 +66,7 @@ pub(in crate::ladder) struct PageUse {
 /// A page.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
-    /// The content of each slot; of a run, its one item.
+    /// The content of each slot; of a page of runs, the item of the run that begins here.
     table: Box<[u32]>,
     state: PageState,
     class: Class,
@@ -63,8 +76,14 @@ pub(super) struct Page {
     /// Slots at and above were never given.
     fresh: u16,
     free: u16,
-    /// Of a run's head its pages, of another page of the run its distance from the head.
-    run_pages: u32,
+    /// Granules at the page's start that lie in a run which begins on an earlier page.
+    run_tail: u8,
+    /// The granule at which a run begins.
+    run_head: u8,
+    /// How many pages before this one the run of the tail begins.
+    run_back: u32,
+    /// Granules of the run that begins here.
+    run_granules: u32,
     /// The next ones of its class that have a free slot.
     pub(super) prev: u32,
     pub(super) next: u32,
@@ -82,7 +101,10 @@ impl Page {
             used: 0,
             fresh: 0,
             free: NO_SLOT,
-            run_pages: 0,
+            run_tail: 0,
+            run_head: NO_HEAD,
+            run_back: 0,
+            run_granules: 0,
             prev: NO_PAGE,
             next: NO_PAGE,
             at: 0,
@@ -95,15 +117,9 @@ impl Page {
         Page { table, state: PageState::Slots, class, ..Page::unused() }
     }
 
-    /// The first page of a run that an item has.
-    pub(super) fn run_head(class: Class, pages: u32, id: Id) -> Self {
-        let table = vec![id.0].into_boxed_slice();
-        Page { table, state: PageState::RunHead, class, used: 1, run_pages: pages, ..Page::unused() }
-    }
-
-    /// Another page of a run, so far from its head.
-    pub(super) fn run_tail(class: Class, distance: u32) -> Self {
-        Page { state: PageState::RunTail, class, run_pages: distance, ..Page::unused() }
+    /// A page of runs, on which none lies yet.
+    pub(super) fn of_runs(class: Class) -> Self {
+        Page { state: PageState::Runs, class, ..Page::unused() }
     }
 
     pub(super) fn state(&self) -> PageState {
@@ -124,9 +140,20 @@ impl Page {
         self.table.len() as u32 - self.used()
     }
 
-    /// Pages of the run that begins here.
-    pub(super) fn run_pages(&self) -> u32 {
-        self.run_pages
+    /// Whether a run begins here.
+    pub(super) fn has_run_head(&self) -> bool {
+        self.run_head != NO_HEAD
+    }
+
+    /// The granules that lie in no run, a bit for each; of a page of slots none are free, of a free one all.
+    fn free_granules(&self) -> u16 {
+        let of_head = u32::from(self.run_head)
+            ..PAGE_GRANULES.min(u32::from(self.run_head).saturating_add(self.run_granules));
+        match self.state {
+            PageState::Free => u16::MAX,
+            PageState::Slots => 0,
+            PageState::Runs => !(bits(0..u32::from(self.run_tail)) | bits(of_head)),
+        }
     }
 
     /// Gives a free slot to an item; which one.
@@ -184,6 +211,19 @@ impl Page {
     }
 }
 
+/// Those of these granules that lie on a page, a bit for each.
+pub(in crate::ladder) fn granules_on(at: u32, granules: &Range<u32>) -> u16 {
+    let first = at * PAGE_GRANULES;
+    let on = |granule: u32| granule.clamp(first, first + PAGE_GRANULES) - first;
+    bits(on(granules.start)..on(granules.end))
+}
+
+/// These granules of a page, a bit for each.
+fn bits(granules: Range<u32>) -> u16 {
+    let below = |granule: u32| (1u32 << granule) - 1;
+    (below(granules.end) & !below(granules.start)) as u16
+}
+
 /// All pages of a tier, and the items on them.
 #[derive(Clone, Debug)]
 pub(in crate::ladder) struct Pages {
@@ -231,10 +271,63 @@ impl Pages {
     pub(super) fn close(&mut self, at: u32) {
         let page = std::mem::replace(&mut self.pages[at as usize], Page::unused());
         debug_assert_ne!(page.state, PageState::Free, "a page is closed once");
+        debug_assert!(
+            page.run_tail == 0 && !page.has_run_head(),
+            "a page of runs is closed when no run lies on it"
+        );
         self.table_bytes -= page.bytes();
     }
 
-    /// The page and the slot of a place.
+    /// Gives granules of pages of runs, free so far, to an item.
+    pub(super) fn begin_run(&mut self, granules: Range<u32>, id: Id) {
+        let head = granules.start / PAGE_GRANULES;
+        let page = &mut self.pages[head as usize];
+        debug_assert!(
+            page.state == PageState::Runs && !page.has_run_head(),
+            "a page has one beginning of a run at most"
+        );
+        page.run_head = (granules.start % PAGE_GRANULES) as u8;
+        page.run_granules = granules.len() as u32;
+        page.table = vec![id.0].into_boxed_slice();
+        page.used = 1;
+        self.table_bytes += page.bytes();
+        for (at, tail) in tails(&granules) {
+            let page = &mut self.pages[at as usize];
+            debug_assert!(
+                page.state == PageState::Runs && page.run_tail == 0,
+                "a page has one end of a run at most"
+            );
+            (page.run_tail, page.run_back) = (tail, at - head);
+        }
+    }
+
+    /// Takes the granules back of the run that begins on a page. They are returned.
+    pub(super) fn end_run(&mut self, head: u32) -> Range<u32> {
+        let granules = self.run(head);
+        let page = &mut self.pages[head as usize];
+        debug_assert!(page.has_run_head(), "a run ends once");
+        self.table_bytes -= page.bytes();
+        (page.run_head, page.run_granules, page.table, page.used) = (NO_HEAD, 0, Box::default(), 0);
+        for (at, _) in tails(&granules) {
+            let page = &mut self.pages[at as usize];
+            (page.run_tail, page.run_back) = (0, 0);
+        }
+        granules
+    }
+
+    /// The granules of the run that begins on a page; none where no run does.
+    pub fn run(&self, head: u32) -> Range<u32> {
+        let page = &self.pages[head as usize];
+        let first = head * PAGE_GRANULES + u32::from(page.run_head);
+        first..first + page.run_granules
+    }
+
+    /// The granules of a page that may hold a run, a bit for each.
+    pub fn free_granules(&self, at: u32) -> u16 {
+        self.pages.get(at as usize).map_or(u16::MAX, Page::free_granules)
+    }
+
+    /// The page and the slot of a place, which begins there.
     pub(super) fn locate(&self, unit: u32) -> (u32, usize) {
         let at = unit / PAGE_UNITS;
         let page = &self.pages[at as usize];
@@ -255,7 +348,7 @@ impl Pages {
     #[inline]
     pub fn fit_at(&self, unit: u32) -> Fit {
         let page = &self.pages[(unit / PAGE_UNITS) as usize];
-        if page.state == PageState::RunHead { Fit::Run(page.run_pages) } else { Fit::Slot(page.class) }
+        if page.state == PageState::Runs { Fit::Run(page.run_granules) } else { Fit::Slot(page.class) }
     }
 
     /// Bytes that the item at `unit` occupies.
@@ -282,29 +375,34 @@ impl Pages {
         }
     }
 
-    /// Everyone on a page; of a run, its item whichever page of it is named.
+    /// Everyone on a page, whether a place begins there or reaches into it.
     pub fn holders(&self, at: u32) -> impl Iterator<Item = Holder> + '_ {
-        let head = self.run_head(at);
-        let page = self.pages.get(head as usize);
-        let taken = page.map_or(&[][..], |page| match page.state {
+        let page = self.pages.get(at as usize);
+        let head = page.filter(|page| page.run_tail > 0).map(|page| at - page.run_back);
+        let before = head.map_or(&[][..], |head| &self.pages[head as usize].table[..]);
+        let here = page.map_or(&[][..], |page| match page.state {
             PageState::Slots => &page.table[..usize::from(page.fresh)],
             _ => &page.table[..],
         });
         let holder = |&cell: &u32| if cell == GHOST { Holder::Ghost } else { Holder::Item(Id(cell)) };
-        taken.iter().filter(|&&cell| cell & FREE == 0).map(holder)
+        before.iter().chain(here).filter(|&&cell| cell & FREE == 0).map(holder)
+    }
+
+    /// The runs that lie on a page of them, with the item of each.
+    pub fn runs_on(&self, at: u32) -> impl Iterator<Item = (Range<u32>, Holder)> + '_ {
+        let page = self.pages.get(at as usize).filter(|page| page.state == PageState::Runs);
+        let before = page.filter(|page| page.run_tail > 0).map(|page| at - page.run_back);
+        let here = page.filter(|page| page.has_run_head()).map(|_| at);
+        before.into_iter().chain(here).map(|head| {
+            let run = self.run(head);
+            let holder = self.holder_at(run.start * GRANULE_UNITS);
+            (run, holder)
+        })
     }
 
     /// The live items among them.
     pub fn items(&self, at: u32) -> impl Iterator<Item = Id> + '_ {
         self.holders(at).filter_map(|holder| if let Holder::Item(id) = holder { Some(id) } else { None })
-    }
-
-    /// The first page of the run that `at` belongs to; `at` itself where that is no run's tail.
-    pub fn run_head(&self, at: u32) -> u32 {
-        match self.pages.get(at as usize) {
-            Some(page) if page.state == PageState::RunTail => at - page.run_pages,
-            _ => at,
-        }
     }
 
     /// Whether nothing lies on a page.
@@ -318,13 +416,13 @@ impl Pages {
         Some(PageUse { class: page.class, items: page.used(), is_draining: page.draining })
     }
 
-    /// The last page in use from `end` on, of a large item its first. Pages behind it are forgotten.
+    /// The last page in use from `end` on. Pages behind it are forgotten.
     #[inline]
     pub fn last_behind(&mut self, end: u32) -> Option<u32> {
         while self.pages.len() as u32 > end {
             let last = self.pages.len() as u32 - 1;
             if !self.is_free(last) {
-                return Some(self.run_head(last));
+                return Some(last);
             }
             self.pages.pop();
         }
@@ -344,6 +442,18 @@ impl Pages {
     }
 }
 
+/// The pages that granules lie on.
+pub(in crate::ladder) fn pages_of(granules: &Range<u32>) -> Range<u32> {
+    granules.start / PAGE_GRANULES..granules.end.div_ceil(PAGE_GRANULES)
+}
+
+/// The pages that a run reaches into behind the one where it begins, and how many granules of each.
+fn tails(granules: &Range<u32>) -> impl Iterator<Item = (u32, u8)> + use<> {
+    let (head, end) = (granules.start / PAGE_GRANULES, granules.end);
+    let pages = head + 1..end.div_ceil(PAGE_GRANULES);
+    pages.map(move |at| (at, (end - at * PAGE_GRANULES).min(PAGE_GRANULES) as u8))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,68 +462,72 @@ mod tests {
 
     const PAGES: u32 = 16;
 
-    /// A page that is given out, as a list knows it.
+    /// A page of slots that is given out, as a list knows it.
     #[derive(Clone, Debug)]
     struct Known {
         class: Class,
-        /// The holder of each slot that is taken; of a run, the whole of it.
+        /// The holder of each slot that is taken.
         holders: BTreeMap<u32, Holder>,
-        /// Of a run its pages.
-        run: Option<u32>,
         is_draining: bool,
     }
 
-    impl Known {
-        fn pages(&self) -> u32 {
-            self.run.unwrap_or(1)
-        }
-
-        /// Slots of a table of its own; a run has one cell.
-        fn cells(&self, classes: &SizeClasses) -> u32 {
-            if self.run.is_some() { 1 } else { classes.slots_per_page(self.class) }
-        }
-
-        fn unit_of(&self, slot: u32, classes: &SizeClasses) -> u32 {
-            if self.run.is_some() { 0 } else { slot * classes.slot_units(self.class) }
-        }
-    }
-
-    /// Pages beside a list of all that are given out, by their first ones.
+    /// Pages beside a list of all that are given out.
     struct Twins {
         classes: Arc<SizeClasses>,
         pages: Pages,
         known: BTreeMap<u32, Known>,
+        /// Runs by their first granules: behind the last one, and the holder.
+        runs: BTreeMap<u32, (u32, Holder)>,
     }
 
     impl Twins {
         fn new() -> Self {
             let classes = Arc::new(SizeClasses::geometric(2.0));
-            Twins { pages: Pages::new(classes.clone()), classes, known: BTreeMap::new() }
+            Twins { pages: Pages::new(classes.clone()), classes, known: BTreeMap::new(), runs: BTreeMap::new() }
         }
 
-        /// The first page of what covers a page, if that is given out.
-        fn head(&self, at: u32) -> Option<u32> {
-            let (&head, known) = self.known.range(..=at).next_back()?;
-            (at < head + known.pages()).then_some(head)
+        /// The runs that have a granule on a page.
+        fn runs_on(&self, at: u32) -> impl Iterator<Item = (Range<u32>, Holder)> + '_ {
+            let page = at * PAGE_GRANULES..(at + 1) * PAGE_GRANULES;
+            let all = self.runs.iter().map(|(&first, &(end, holder))| (first..end, holder));
+            all.filter(move |(run, _)| run.start < page.end && page.start < run.end)
         }
 
-        /// Gives out a page of slots, or a run.
-        fn open(&mut self, at: u32, class: Class, run: Option<(u32, Id)>) {
-            let (class, holders) = match run {
-                None => {
-                    let slots = self.classes.slots_per_page(class);
-                    self.pages.open(at, Page::of_slots(class, slots));
-                    (class, BTreeMap::new())
+        fn is_free(&self, at: u32) -> bool {
+            !self.known.contains_key(&at) && self.runs_on(at).next().is_none()
+        }
+
+        fn are_free(&self, granules: &Range<u32>) -> bool {
+            let mut pages = pages_of(granules);
+            granules.end <= PAGES * PAGE_GRANULES
+                && pages.all(|at| !self.known.contains_key(&at))
+                && self.runs.iter().all(|(&first, &(end, _))| granules.end <= first || end <= granules.start)
+        }
+
+        /// Gives out a page of slots.
+        fn open(&mut self, at: u32, class: Class) {
+            self.pages.open(at, Page::of_slots(class, self.classes.slots_per_page(class)));
+            self.known.insert(at, Known { class, holders: BTreeMap::new(), is_draining: false });
+        }
+
+        fn begin_run(&mut self, granules: Range<u32>, id: Id) {
+            for at in pages_of(&granules) {
+                if self.is_free(at) {
+                    self.pages.open(at, Page::of_runs(self.classes.runs()));
                 }
-                Some((count, id)) => {
-                    let class = self.classes.runs();
-                    self.pages.open(at, Page::run_head(class, count, id));
-                    (1..count).for_each(|far| self.pages.open(at + far, Page::run_tail(class, far)));
-                    (class, [(0, Holder::Item(id))].into())
+            }
+            self.pages.begin_run(granules.clone(), id);
+            self.runs.insert(granules.start, (granules.end, Holder::Item(id)));
+        }
+
+        fn end_run(&mut self, first: u32) {
+            let (end, _) = self.runs.remove(&first).unwrap();
+            assert_eq!(self.pages.end_run(first / PAGE_GRANULES), first..end);
+            for at in pages_of(&(first..end)) {
+                if self.is_free(at) {
+                    self.pages.close(at);
                 }
-            };
-            let run = run.map(|(count, _)| count);
-            self.known.insert(at, Known { class, holders, run, is_draining: false });
+            }
         }
 
         /// Takes a slot for an item, and turns whether the page is being emptied.
@@ -425,41 +539,60 @@ mod tests {
             of.is_draining ^= turns;
         }
 
-        fn set_last_holder(&mut self, at: u32, holder: Holder) {
-            let of = self.known.get_mut(&at).unwrap();
-            let slot = *of.holders.keys().next_back().unwrap();
-            of.holders.insert(slot, holder);
-            self.pages.set_holder(at * PAGE_UNITS + of.unit_of(slot, &self.classes), holder);
+        fn set_holder(&mut self, pick: usize, holder: Holder) {
+            let mut units = self.units();
+            if !units.is_empty() {
+                let (unit, ..) = units.swap_remove(pick % units.len());
+                self.pages.set_holder(unit, holder);
+                let at = unit / PAGE_UNITS;
+                match self.known.get_mut(&at) {
+                    Some(of) => {
+                        let slot = unit % PAGE_UNITS / self.classes.slot_units(of.class);
+                        of.holders.insert(slot, holder);
+                    }
+                    None => self.runs.get_mut(&(unit / GRANULE_UNITS)).unwrap().1 = holder,
+                }
+            }
         }
 
         fn release(&mut self, at: u32, nth: usize) {
             let of = self.known.get_mut(&at).unwrap();
             let slot = *of.holders.keys().nth(nth % of.holders.len()).unwrap();
-            let unit = at * PAGE_UNITS + of.unit_of(slot, &self.classes);
+            let unit = at * PAGE_UNITS + slot * self.classes.slot_units(of.class);
             assert_eq!(self.pages.locate(unit), (at, slot as usize));
             self.pages.page(at).release(slot as usize);
             of.holders.remove(&slot);
         }
 
-        fn close(&mut self, at: u32) {
-            let of = self.known.remove(&at).unwrap();
-            (at..at + of.pages()).for_each(|at| self.pages.close(at));
+        /// All places that are taken: where, which fit, whose.
+        fn units(&self) -> Vec<(u32, Fit, Holder)> {
+            let of_slots = self.known.iter().flat_map(|(&at, of)| {
+                let unit = move |slot: u32| at * PAGE_UNITS + slot * self.classes.slot_units(of.class);
+                of.holders.iter().map(move |(&slot, &holder)| (unit(slot), Fit::Slot(of.class), holder))
+            });
+            let of_runs = self.runs.iter().map(|(&first, &(end, holder))| {
+                (first * GRANULE_UNITS, Fit::Run(end - first), holder)
+            });
+            of_slots.chain(of_runs).collect()
         }
 
         /// What each page is, and who lies on it.
-        fn check_pages(&mut self) {
+        fn check_pages(&self) {
             for at in 0..PAGES {
-                let head = self.head(at);
-                let of = head.and_then(|head| self.known.get(&head));
-                assert_eq!(
-                    (self.pages.run_head(at), self.pages.is_free(at)),
-                    (head.unwrap_or(at), of.is_none())
-                );
-                let mut holders: Vec<Holder> = of.map_or(vec![], |of| of.holders.values().copied().collect());
+                let of = self.known.get(&at);
+                let runs: Vec<(Range<u32>, Holder)> = self.runs_on(at).collect();
+                assert_eq!(self.pages.is_free(at), self.is_free(at));
+                assert_eq!(self.pages.runs_on(at).collect::<Vec<_>>(), runs);
+                let in_run = |granule: &u32| runs.iter().any(|(run, _)| run.contains(granule));
+                let free = (at * PAGE_GRANULES..(at + 1) * PAGE_GRANULES).filter(|granule| of.is_none() && !in_run(granule));
+                let free = free.fold(0, |free, granule| free | 1 << (granule % PAGE_GRANULES));
+                assert_eq!(self.pages.free_granules(at), free);
+                let mut holders: Vec<Holder> = runs.iter().map(|(_, holder)| *holder).collect();
+                holders.extend(of.iter().flat_map(|of| of.holders.values()));
                 assert_eq!(self.pages.holders(at).collect::<Vec<_>>(), holders);
                 holders.retain(|holder| *holder != Holder::Ghost);
                 assert_eq!(self.pages.items(at).map(Holder::Item).collect::<Vec<_>>(), holders);
-                let page_use = of.filter(|of| of.run.is_none()).map(|of| PageUse {
+                let page_use = of.map(|of| PageUse {
                     class: of.class,
                     items: of.holders.len() as u32,
                     is_draining: of.is_draining,
@@ -470,58 +603,60 @@ mod tests {
 
         /// What lies at each unit that is taken.
         fn check_units(&self) {
-            for (&at, of) in &self.known {
-                let fit = of.run.map_or(Fit::Slot(of.class), Fit::Run);
-                for (&slot, &holder) in &of.holders {
-                    let unit = at * PAGE_UNITS + of.unit_of(slot, &self.classes);
-                    assert_eq!((self.pages.class_at(unit), self.pages.fit_at(unit)), (of.class, fit));
-                    let bytes = self.classes.fit_bytes(fit);
-                    assert_eq!((self.pages.bytes_at(unit), self.pages.holder_at(unit)), (bytes, holder));
-                }
+            for (unit, fit, holder) in self.units() {
+                assert_eq!((self.pages.class_at(unit), self.pages.fit_at(unit)), (self.classes.class(fit), fit));
+                assert_eq!((self.pages.bytes_at(unit), self.pages.holder_at(unit)), (self.classes.fit_bytes(fit), holder));
             }
         }
 
         /// What is used behind each of these ends, and the bytes of the tables.
         fn check_sums(&mut self, ends: [u32; 2]) {
-            let last = self.known.last_key_value().map(|(&last, known)| (last, last + known.pages()));
+            let last = (0..PAGES).rev().find(|&at| !self.is_free(at));
             for end in ends {
-                let last = last.filter(|(_, behind)| *behind > end).map(|(last, _)| last);
+                let last = last.filter(|last| *last >= end);
                 assert_eq!(
                     (self.pages.is_used_behind(end), self.pages.last_behind(end)),
                     (last.is_some(), last)
                 );
             }
-            let tables: u32 = self.known.values().map(|of| of.cells(&self.classes)).sum();
+            let tables: u32 = self.known.values().map(|of| self.classes.slots_per_page(of.class)).sum();
             let of_pages = (self.pages.pages.capacity() * size_of::<Page>()) as u64;
-            assert_eq!(self.pages.bytes().0, of_pages + 4 * u64::from(tables));
+            assert_eq!(self.pages.bytes().0, of_pages + 4 * (u64::from(tables) + self.runs.len() as u64));
         }
     }
 
     proptest! {
-        /// Over any sequence of opens, takes, returns and closes, contents and holders equal those of a plain list of pages.
+        /// Over any sequence of opens, takes, returns and closes, contents and holders equal those of a plain list of pages and
+        /// one of runs.
         #[test]
-        fn equals_a_list_of_pages(ops in prop::collection::vec((0u8..10, any::<prop::sample::Index>(), 0u8..6, 1u32..5), 1..150)) {
+        fn equals_a_list_of_pages(ops in prop::collection::vec((0u8..10, any::<prop::sample::Index>(), 0u8..6, 0u32..40), 1..150)) {
             let mut twins = Twins::new();
             for (number, (what, pick, class, count)) in ops.into_iter().enumerate() {
                 let (id, class) = (Id(number as u32), Class(class + 4));
                 let at = pick.index(PAGES as usize) as u32;
-                let is_free = |count| at + count <= PAGES && (at..at + count).all(|at| twins.head(at).is_none());
+                let first = pick.index((PAGES * PAGE_GRANULES) as usize) as u32;
+                let granules = first..first + PAGE_GRANULES + 1 + count;
                 match (what, twins.known.get(&at)) {
-                    (0 | 1, None) if is_free(1) => twins.open(at, class, None),
-                    (2, None) if is_free(count) => twins.open(at, class, Some((count, id))),
-                    (3..7, Some(of)) if of.run.is_none() && of.holders.len() < of.cells(&twins.classes) as usize => {
+                    (0 | 1, _) if twins.is_free(at) => twins.open(at, class),
+                    (2 | 3, _) if twins.are_free(&granules) => twins.begin_run(granules, id),
+                    (4..7, Some(of)) if of.holders.len() < twins.classes.slots_per_page(of.class) as usize => {
                         twins.take(at, id, count == 1);
                     }
-                    (7, Some(of)) if !of.holders.is_empty() => {
-                        twins.set_last_holder(at, if count > 2 { Holder::Ghost } else { Holder::Item(id) });
+                    (7, _) => twins.set_holder(count as usize, if count > 12 { Holder::Ghost } else { Holder::Item(id) }),
+                    (8, Some(of)) if !of.holders.is_empty() => twins.release(at, count as usize),
+                    (9, Some(of)) if of.holders.is_empty() => {
+                        twins.known.remove(&at);
+                        twins.pages.close(at);
                     }
-                    (8, Some(of)) if of.run.is_none() && !of.holders.is_empty() => twins.release(at, count as usize),
-                    (9, Some(of)) if of.run.is_some() || of.holders.is_empty() => twins.close(at),
+                    (9, None) => {
+                        let run = twins.runs.range(first..).next().map(|(&first, _)| first);
+                        run.into_iter().for_each(|first| twins.end_run(first));
+                    }
                     _ => {}
                 }
                 twins.check_pages();
                 twins.check_units();
-                twins.check_sums([count, PAGES / 2]);
+                twins.check_sums([count % 5, PAGES / 2]);
             }
         }
     }
