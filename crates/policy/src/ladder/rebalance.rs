@@ -29,8 +29,12 @@ const LOOK_REQUESTS: u64 = 1024;
 /// How many times longer unused a class's coldest item must be than another's, in [`CLEARLY_WHOLE`]s, to be clearly colder.
 const CLEARLY: u64 = 9;
 const CLEARLY_WHOLE: u64 = 8;
-/// Victims of a sampled class that are asked for their age: one by itself says little.
+/// Victims of a class without a tail that are asked for their age.
 const SAMPLES: u32 = 8;
+/// Items at the tail of an ordered class that are.
+const TAIL_ASKED: usize = 16;
+/// At most this part of the class's items is its tail.
+const TAIL_PARTS: usize = 8;
 /// Pages of the donor of which the one with the fewest items is emptied.
 const PAGES_DRAWN: u32 = 8;
 /// How much colder a class must be to lose its only page.
@@ -140,7 +144,12 @@ impl Exchange {
         let own_age = tail_age(tier, class, residents, context).unwrap_or(0);
         // A class's only page is worth more to it: it would ask for it back.
         let is_only = residents.levels[tier].slots.by_class().members(coldest).len() == 1;
-        let times = if is_only { LAST_PAGE_TIMES } else { 1 };
+        let runs = residents.classes.runs();
+        let times = match coldest {
+            _ if is_only => LAST_PAGE_TIMES,
+            _ if coldest == runs || class == runs => 1,
+            _ => std::env::var("SLOT_TIMES").map_or(2, |v| v.parse().unwrap()),
+        };
         is_clearly_colder(age, own_age.saturating_mul(times)).then_some(coldest)
     }
 
@@ -235,23 +244,35 @@ fn look_for_donors(tier: usize, residents: &mut Residents, context: &mut Context
     }
 }
 
-/// How long the item was not used that would go next from a class, in ticks; of a sampled one the harmonic mean of some, since the
-/// inverse of the time is what is expected to be lost. `None`: nothing of it may go.
+/// How long the items were not used that would go next from a class, in ticks: the harmonic mean of some, since the inverse of the
+/// time is what is expected to be lost. One by itself says little: at a tail meet items that were hot and those that came lately.
+/// `None`: nothing of it may go.
 pub(super) fn tail_age(
     tier: usize,
     class: Class,
     residents: &mut Residents,
     context: &mut Context<'_>,
 ) -> Option<u32> {
-    let samples = if residents.orders.has_order_by_class(tier) { 1 } else { SAMPLES };
-    let (mut rates, mut count) = (0.0, 0);
-    for _ in 0..samples {
-        if let Some(id) = residents.victim(tier, class, context) {
-            rates += 1.0 / (f64::from(residents.nodes.age(id, context.now)) + 1.0);
-            count += 1;
-        }
+    let Residents { orders, nodes, levels, .. } = residents;
+    let slots = &levels[tier].slots;
+    let now = context.now;
+    let items = slots.by_class().class_use(class).items as usize;
+    let asked = items.div_ceil(TAIL_PARTS).min(TAIL_ASKED);
+    let mut ages: Vec<u32> = Vec::with_capacity(TAIL_ASKED);
+    let mut ask = |id: Id| ages.extend(nodes.get(id).may_go().then(|| nodes.age(id, now)));
+    if orders.has_order_by_class(tier) {
+        orders.tail(tier, class, asked, &mut ask);
+    } else {
+        let victims = (0..SAMPLES).filter_map(|_| orders.victim(tier, class, (nodes, slots), context));
+        victims.for_each(&mut ask);
     }
-    (count > 0).then(|| (f64::from(count) / rates - 0.5) as u32)
+    if ages.is_empty() {
+        // Of a policy without a tail, or where all of the tail stays for now.
+        let victim = orders.victim(tier, class, (nodes, slots), context);
+        ages.extend(victim.map(|id| nodes.age(id, now)));
+    }
+    let rates = ages.iter().map(|&age| 1.0 / (f64::from(age) + 1.0)).sum::<f64>();
+    (!ages.is_empty()).then(|| (ages.len() as f64 / rates - 0.5) as u32)
 }
 
 /// Whether an item of `age` is clearly colder than one of `other`.

@@ -281,6 +281,20 @@ impl Orders {
         donors
     }
 
+    /// Visits `count` items from the cold end of a class's order, where it has one.
+    pub fn tail(&self, tier: usize, class: Class, count: usize, visit: impl FnMut(Id)) {
+        let domain = self.domain(tier, class);
+        match self.orders[tier] {
+            Order::Lists => self.lists.coldest(domain, count, visit),
+            Order::Policy(_) => {
+                if let Some(policy) = &self.policy {
+                    policy.coldest(domain, count, visit);
+                }
+            }
+            Order::Sample { .. } => {}
+        }
+    }
+
     /// Visits items from the hot end of a list.
     pub fn hottest(&self, tier: usize, class: Class, count: usize, visit: impl FnMut(Id)) {
         self.lists.hottest(self.domain(tier, class), count, visit);
