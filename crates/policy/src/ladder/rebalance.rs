@@ -32,7 +32,7 @@ const CLEARLY_WHOLE: u64 = 8;
 /// Victims of a class without a tail that are asked for their age.
 const SAMPLES: u32 = 8;
 /// Items at the tail of an ordered class that are.
-const TAIL_ASKED: usize = 16;
+const TAIL_ASKED: usize = 1;
 /// At most this part of the class's items is its tail.
 const TAIL_PARTS: usize = 8;
 /// Pages of the donor of which the one with the fewest items is emptied.
@@ -140,6 +140,13 @@ impl Exchange {
             return Some(spare);
         }
         let coldest = donors.coldest.filter(|&coldest| coldest != class)?;
+        if coldest != residents.classes.runs() && class != residents.classes.runs() {
+            let (youngest, _) = ages(tier, coldest, residents, context);
+            let (_, own_oldest) = ages(tier, class, residents, context);
+            let is_only = residents.levels[tier].slots.by_class().members(coldest).len() == 1;
+            let times = if is_only { u64::from(LAST_PAGE_TIMES) } else { 1 };
+            return (u64::from(youngest) > u64::from(own_oldest) * times).then_some(coldest);
+        }
         let age = tail_age(tier, coldest, residents, context)?;
         let own_age = tail_age(tier, class, residents, context).unwrap_or(0);
         // A class's only page is worth more to it: it would ask for it back.
@@ -273,6 +280,18 @@ pub(super) fn tail_age(
     }
     let rates = ages.iter().map(|&age| 1.0 / (f64::from(age) + 1.0)).sum::<f64>();
     (!ages.is_empty()).then(|| (ages.len() as f64 / rates - 0.5) as u32)
+}
+
+/// Ages of the youngest and the oldest of a few items drawn from a class.
+fn ages(tier: usize, class: Class, residents: &Residents, context: &mut Context<'_>) -> (u32, u32) {
+    let (nodes, slots) = (&residents.nodes, &residents.levels[tier].slots);
+    let drawn = (0..8).filter_map(|_| slots.by_class().draw(class, slots.pages(), context.rng));
+    let ages = drawn.filter(|&id| nodes.get(id).may_go()).map(|id| nodes.age(id, context.now));
+    ages.fold(None, |range, age| match range {
+        None => Some((age, age)),
+        Some((youngest, oldest)) => Some((age.min(youngest), age.max(oldest))),
+    })
+    .unwrap_or((0, 0))
 }
 
 /// Whether an item of `age` is clearly colder than one of `other`.
