@@ -4,7 +4,7 @@ use super::charges::metadata_bytes_max;
 use super::classes::{Class, Fit};
 use super::contiguous_room::{Clear, large, should_clear_row};
 use super::demotion::Giving;
-use super::rebalance::keep_page;
+use super::rebalance::{Exchange, keep_page};
 use super::reclaim::Reclaim;
 use super::{Act, Context, Ladder, Loc, MoveKind, NewItem, Reactive, Residents, Ticket};
 use crate::{Id, Now};
@@ -113,7 +113,7 @@ impl Ladder {
             return answer;
         }
         if let Some(granules) = large(fit) {
-            match self.clearings.piece(granules, &mut self.transit, context) {
+            match self.clearings.piece(granules, &mut self.exchange, &mut self.transit, context) {
                 Clear::Done => {
                     if let Some(loc) = self.take_free_run(fit, first, id) {
                         return self.enter(id, loc, item, context.now);
@@ -149,8 +149,9 @@ impl Ladder {
             if !self.transit.residents.levels[tier].can_hold(fit) {
                 continue;
             }
-            let take =
-                |residents: &mut Residents| residents.levels[tier].take(fit, id, residents.config.watermarks_of(tier));
+            let take = |residents: &mut Residents| {
+                residents.levels[tier].take(fit, id, residents.config.watermarks_of(tier))
+            };
             let mut unit = take(&mut self.transit.residents);
             if unit.is_none() && self.transit.expire(context.now, EXPIRE_BEFORE_EVICT, context.acts).0 > 0 {
                 unit = take(&mut self.transit.residents);
@@ -182,15 +183,20 @@ impl Ladder {
         (first..last).find_map(|tier| {
             self.transit.residents.levels[tier].can_hold(fit).then_some(())?;
             let slots = &self.transit.residents.levels[tier].slots;
+            let held = slots.supply().held();
             // A window whose pages may not be used yet stays: begun anew, it would never be found to be stuck.
-            if slots.supply().held().is_free(slots.pages()) && slots.supply().held_fits() {
+            let emptied =
+                (held.is_free(slots.pages()) && slots.supply().held_fits()).then(|| held.granules());
+            if emptied.is_some() {
                 self.clearings.end(tier, &mut self.transit.residents);
             }
             let slots = &mut self.transit.residents.levels[tier].slots;
             let unit = slots.take(fit, id).or_else(|| {
                 slots.close_idle_pages();
                 slots.take(fit, id)
-            })?;
+            });
+            // The lowest granules may lie on more free pages than may be used, where metadata has the memory of some.
+            let unit = unit.or_else(|| slots.take_run_at(emptied?.start, fit, id))?;
             Some(Loc { tier: tier as u8, unit })
         })
     }
@@ -236,8 +242,8 @@ impl Ladder {
             }
             learnt.note_victim(tier, victim, &transit.residents, context.now);
             if transit.residents.config.reactive == Reactive::Demote
-                && tier + 1 < transit.residents.levels.len()
-                && let Some(ticket) = transit.open_move(victim, tier + 1, MoveKind::Demote, context)
+                && let Some(ticket) =
+                    demote_for_room(victim, class, exchange, &mut Giving { transit, learnt }, context)
             {
                 return Room::After(ticket);
             }
@@ -348,4 +354,24 @@ impl Ladder {
         let most = metadata_bytes_max(&self.transit.residents);
         !self.transit.residents.config.charge_metadata || (self.metadata_bytes() as f64) < most
     }
+}
+
+/// Moves an item to the tier below where that has a place. It evicts nothing of the item's size for it; but what is clearly colder
+/// there, of other sizes, begins to leave, or nothing that came up would ever find a place again.
+fn demote_for_room(
+    victim: Id,
+    class: Class,
+    exchange: &mut Exchange,
+    giving: &mut Giving<'_>,
+    context: &mut Context<'_>,
+) -> Option<Ticket> {
+    let below = usize::from(giving.transit.residents.nodes.loc(victim).tier) + 1;
+    if below == giving.transit.residents.levels.len() {
+        return None;
+    }
+    let ticket = giving.transit.open_move(victim, below, MoveKind::Demote, context);
+    ticket.or_else(|| {
+        let comes = exchange.page_comes(below, class, giving, context);
+        comes.then(|| giving.transit.open_move(victim, below, MoveKind::Demote, context)).flatten()
+    })
 }

@@ -65,7 +65,9 @@ pub(super) fn rows_by_cost(
         && let Some(&(least, _)) = rows.first()
     {
         // There is room, in gaps that are too short. Always the first gap passes a run, until it meets the next gap.
-        let is_gap = |first: u32| slots.pages().free_granules(first / PAGE_GRANULES) >> (first % PAGE_GRANULES) & 1 == 1;
+        let is_gap = |first: u32| {
+            slots.pages().free_granules(first / PAGE_GRANULES) >> (first % PAGE_GRANULES) & 1 == 1
+        };
         let gaps = rows.iter().filter(|row| row.0 <= least * MERGING_COSTS && is_gap(row.1));
         if let Some(&gap) = gaps.min_by_key(|row| row.1) {
             rows.insert(0, gap);

@@ -12,7 +12,7 @@ use super::classes::{Fit, PAGE_GRANULES, PAGE_UNITS};
 use super::coldest_row::rows_by_cost;
 use super::item_lifecycle::Transit;
 use super::level::Level;
-use super::rebalance::Exchange;
+use super::rebalance::{Exchange, is_clearly_colder};
 use super::reclaim::Reclaim;
 use super::residents::Residents;
 use super::slots::pages_of;
@@ -112,29 +112,61 @@ impl Clearings {
         {
             return true;
         }
-        let Some(tier) = self.tier(granules, &mut transit.residents) else { return true };
+        let Some(tier) = self.tier(granules, exchange, &mut transit.residents, context) else { return true };
         if self.tiers[tier].is_none() {
             // A piece by itself: a thousand pages are asked for the age of an item.
             self.tiers[tier] = begin(tier, granules, &mut transit.residents, context);
             return self.tiers[tier].is_none();
         }
-        self.piece(granules, transit, context) != Clear::Working
+        self.piece(granules, exchange, transit, context) != Clear::Working
     }
 
-    /// The slowest tier that can hold `granules` granules: its items are the coldest. A window there that is too small is given up.
-    fn tier(&mut self, granules: u32, residents: &mut Residents) -> Option<usize> {
-        let mut tiers = (0..residents.levels.len()).rev();
-        let tier = tiers.find(|&tier| residents.levels[tier].can_hold(Fit::Run(granules)))?;
-        if self.tiers[tier].as_ref().is_some_and(|clearing| clearing.window.len() < granules as usize) {
-            self.end(tier, residents);
+    /// The tier where `granules` granules are made free: where they are being made, else the slowest that can hold them, for its
+    /// items are the coldest; unless those of a faster one are clearly colder, as after the sizes that come have changed. A window
+    /// that is too small is given up.
+    fn tier(
+        &mut self,
+        granules: u32,
+        exchange: &mut Exchange,
+        residents: &mut Residents,
+        context: &mut Context<'_>,
+    ) -> Option<usize> {
+        let can_hold =
+            |tier: &usize, residents: &Residents| residents.levels[*tier].can_hold(Fit::Run(granules));
+        let mut tiers = (0..residents.levels.len()).rev().filter(|tier| can_hold(tier, residents));
+        let slowest = tiers.next()?;
+        let others: Vec<usize> = tiers.collect();
+        let all = || std::iter::once(slowest).chain(others.iter().copied());
+        for tier in all() {
+            match &self.tiers[tier] {
+                Some(clearing) if clearing.window.len() >= granules as usize => return Some(tier),
+                Some(_) => self.end(tier, residents),
+                None => {}
+            }
         }
-        Some(tier)
+        let mut chosen = (slowest, 0);
+        for tier in all() {
+            let age = exchange.coldest_age(tier, residents, context);
+            if tier == slowest || is_clearly_colder(age, chosen.1) {
+                chosen = (tier, age);
+            }
+        }
+        Some(chosen.0)
     }
 
     /// Does a piece of the work of making room for an item of `granules` granules.
-    pub fn piece(&mut self, granules: u32, transit: &mut Transit, context: &mut Context<'_>) -> Clear {
-        let Some(tier) = self.tier(granules, &mut transit.residents) else { return Clear::Impossible };
-        let begun = self.tiers[tier].take().or_else(|| begin(tier, granules, &mut transit.residents, context));
+    pub fn piece(
+        &mut self,
+        granules: u32,
+        exchange: &mut Exchange,
+        transit: &mut Transit,
+        context: &mut Context<'_>,
+    ) -> Clear {
+        let Some(tier) = self.tier(granules, exchange, &mut transit.residents, context) else {
+            return Clear::Impossible;
+        };
+        let begun =
+            self.tiers[tier].take().or_else(|| begin(tier, granules, &mut transit.residents, context));
         let Some(mut clearing) = begun else { return Clear::Impossible };
         clearing.asked = context.now.requests;
         let may_overflow = transit.outlet.may_overflow(transit.residents.config.eviction);
@@ -187,7 +219,8 @@ impl Clearings {
         let Some(clearing) = &self.tiers[tier] else { return false };
         let pages = residents.levels[tier].slots.pages();
         let run = pages.run(residents.nodes.loc(victim).unit / PAGE_UNITS);
-        if matches!(fit, Fit::Slot(_)) || run.start >= clearing.window.end || clearing.window.start >= run.end {
+        if matches!(fit, Fit::Slot(_)) || run.start >= clearing.window.end || clearing.window.start >= run.end
+        {
             return false;
         }
         if large(fit).is_none() {
@@ -249,8 +282,8 @@ fn has_large_victim(
     })
 }
 
-/// Whether an item of this fit should have a row cleared rather than the place of its class's coldest: another class is clearly
-/// colder, or there is room enough, in gaps that are too short.
+/// Whether an item of this fit should have a row cleared rather than the place of its class's coldest in a tier: another class or
+/// tier is clearly colder, or there is room enough, in gaps that are too short.
 pub(super) fn should_clear_row(
     tier: usize,
     fit: Fit,
@@ -261,6 +294,7 @@ pub(super) fn should_clear_row(
     let runs = residents.classes.runs();
     residents.levels[tier].slots.supply().free() >= fit.pages()
         || exchange.donor(tier, runs, residents, context).is_some()
+        || large(fit).is_some() && exchange.is_other_tier_colder(tier, fit, residents, context)
 }
 
 fn begin(
@@ -363,7 +397,7 @@ mod tests {
 
     fn piece(clearings: &mut Clearings, world: &mut World) -> Clear {
         let (transit, _, mut context) = world.parts();
-        let clear = clearings.piece(GRANULES, transit, &mut context);
+        let clear = clearings.piece(GRANULES, &mut Exchange::new(1), transit, &mut context);
         world.settle();
         clear
     }
@@ -451,7 +485,10 @@ mod tests {
         let mut clearings = Clearings::new(1);
         let (transit, _, mut context) = world.parts();
         let too_large = (PAGES / 2 + 1) * PAGE_GRANULES;
-        assert_eq!(clearings.piece(too_large, transit, &mut context), Clear::Impossible);
+        assert_eq!(
+            clearings.piece(too_large, &mut Exchange::new(1), transit, &mut context),
+            Clear::Impossible
+        );
         assert!(prepare(&mut clearings, &mut world, PAGES / 2 + 1), "there is nothing to be done for it");
         assert!(world.acts.is_empty() && !clearings.is_under_way(0));
     }
@@ -474,7 +511,10 @@ mod tests {
         assert!(!clearings.is_under_way(0) && world.acts.is_empty());
         world.now.requests += 10_000;
         world.touch(large);
-        assert!(!prepare(&mut clearings, &mut world, WINDOW), "it stays where smaller ones are clearly colder");
+        assert!(
+            !prepare(&mut clearings, &mut world, WINDOW),
+            "it stays where smaller ones are clearly colder"
+        );
     }
 
     #[test]
@@ -520,7 +560,7 @@ mod tests {
         assert!(world.decided().1.is_empty() && !clearings.overflow(), "nothing may go");
         clearings.end(0, &mut world.transit.residents);
         let (transit, _, mut context) = world.parts();
-        clearings.piece(GRANULES, transit, &mut context.overflowing());
+        clearings.piece(GRANULES, &mut Exchange::new(1), transit, &mut context.overflowing());
         assert!(world.decided().1.len() > 200 && clearings.overflow());
         piece(&mut clearings, &mut world);
         assert!(!world.decided().1.is_empty(), "who asks next need not say so again");
@@ -529,8 +569,7 @@ mod tests {
     #[test]
     fn no_items_no_windows() {
         let mut clearings = Clearings::new(1);
-        clearings.tiers[0] =
-            Some(Clearing { overflows: true, ..clearing(0..GRANULES) });
+        clearings.tiers[0] = Some(Clearing { overflows: true, ..clearing(0..GRANULES) });
         clearings.clear();
         assert!(!clearings.is_under_way(0) && !clearings.overflow());
     }

@@ -223,7 +223,8 @@ fn deserves_less(
     context: &mut Context<'_>,
 ) -> bool {
     let level = &residents.levels[above];
-    let kept = residents.config.watermarks_of(above).map_or(0.0, |marks| marks.high) * level.usable_bytes() as f64;
+    let kept =
+        residents.config.watermarks_of(above).map_or(0.0, |marks| marks.high) * level.usable_bytes() as f64;
     if level.slots.free_bytes() as f64 > kept {
         return false;
     }

@@ -281,18 +281,15 @@ impl Orders {
         donors
     }
 
-    /// Visits `count` items from the cold end of a class's order, where it has one.
-    pub fn tail(&self, tier: usize, class: Class, count: usize, visit: impl FnMut(Id)) {
-        let domain = self.domain(tier, class);
-        match self.orders[tier] {
-            Order::Lists => self.lists.coldest(domain, count, visit),
-            Order::Policy(_) => {
-                if let Some(policy) = &self.policy {
-                    policy.coldest(domain, count, visit);
-                }
-            }
-            Order::Sample { .. } => {}
+    /// The item at the cold end of a class's order, where it has one. Unlike [`Self::victim`] it changes nothing.
+    pub fn last(&self, tier: usize, class: Class) -> Option<Id> {
+        let (domain, mut last) = (self.domain(tier, class), None);
+        match (self.orders[tier], &self.policy) {
+            (Order::Lists, _) => self.lists.coldest(domain, 1, |id| last = Some(id)),
+            (Order::Policy(_), Some(policy)) => policy.coldest(domain, 1, |id| last = Some(id)),
+            _ => {}
         }
+        last
     }
 
     /// Visits items from the hot end of a list.

@@ -127,7 +127,8 @@ impl Kept {
 
     /// Whether another page that a run lies on has an entry. The last one may: of a run that begins behind this one.
     fn has_older_entry(&self, page: u32, form: Form) -> bool {
-        (page + 1..page + form.pages()).any(|at| self.forms[at as usize] != 0 && !self.begins_behind(at, page, form))
+        (page + 1..page + form.pages())
+            .any(|at| self.forms[at as usize] != 0 && !self.begins_behind(at, page, form))
     }
 
     /// Whether a run begins on the last page of another one, behind it.
@@ -147,7 +148,10 @@ impl Kept {
             put(region, State::NEXT_SESSION, &[0; 16]);
             self.begin_empty(region);
         }
-        for at in (page..page + form.pages()).filter(|&at| at == page || !self.begins_behind(at, page, form)).collect::<Vec<_>>() {
+        for at in (page..page + form.pages())
+            .filter(|&at| at == page || !self.begins_behind(at, page, form))
+            .collect::<Vec<_>>()
+        {
             put(region, entry_offset(at), &0u64.to_le_bytes());
             self.forms[at as usize] = 0;
         }

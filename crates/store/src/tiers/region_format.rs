@@ -297,7 +297,13 @@ mod tests {
         assert_eq!(Form::of_place(0, PAGE_BYTES), Form::Slots { units: 4096 });
         assert_eq!(Form::of_place(7 * PAGE_BYTES + 5 * GRANULE_BYTES, 98 * GRANULE_BYTES), run);
         assert_eq!((run.pages(), run.end_on_last_page()), (7, 7));
-        assert_eq!((Form::Run { first: 0, granules: 32 }.pages(), Form::Run { first: 0, granules: 32 }.end_on_last_page()), (2, 16));
+        assert_eq!(
+            (
+                Form::Run { first: 0, granules: 32 }.pages(),
+                Form::Run { first: 0, granules: 32 }.end_on_last_page()
+            ),
+            (2, 16)
+        );
         assert_eq!(run.places().0.collect::<Vec<_>>(), [5 * 4096]);
         // As the version before wrote them.
         assert_eq!(Form::of_word(RUN | 3), Some(Form::Run { first: 0, granules: 48 }));

@@ -283,8 +283,7 @@ mod tests {
     fn recount(pages: &Pages, class: Class) -> (BTreeSet<u32>, BTreeSet<u32>, u32, u32) {
         let mut of_class = (BTreeSet::new(), BTreeSet::new(), 0, 0);
         for (at, page) in (0..PAGES).filter_map(|at| Some((at, pages.get(at)?))) {
-            let is_here =
-                (page.state() == PageState::Slots || page.has_run_head()) && page.class() == class;
+            let is_here = (page.state() == PageState::Slots || page.has_run_head()) && page.class() == class;
             if is_here {
                 of_class.0.insert(at);
                 of_class.3 += page.used();

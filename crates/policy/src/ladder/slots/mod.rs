@@ -21,7 +21,9 @@ mod touched;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::classes::{Class, Fit, GRANULE_UNITS, PAGE_BYTES, PAGE_GRANULES, PAGE_UNITS, SizeClasses, UNIT_BYTES};
+use super::classes::{
+    Class, Fit, GRANULE_UNITS, PAGE_BYTES, PAGE_GRANULES, PAGE_UNITS, SizeClasses, UNIT_BYTES,
+};
 use crate::Id;
 use crate::deferred_free::DeferredFree;
 pub(super) use by_class::ByClass;
@@ -117,6 +119,14 @@ impl Slots {
                 Some(first * GRANULE_UNITS)
             }
         }
+    }
+
+    /// A place for a run that begins with this granule, if it is free and may be given out.
+    pub fn take_run_at(&mut self, first: u32, fit: Fit, id: Id) -> Option<u32> {
+        let Fit::Run(granules) = fit else { return None };
+        let row = first..first + granules;
+        self.supply.are_free(row.clone()).then(|| self.give_run(row, id))?;
+        Some(first * GRANULE_UNITS)
     }
 
     fn take_slot(&mut self, at: u32, class: Class, id: Id) -> u32 {

@@ -483,7 +483,12 @@ mod tests {
     impl Twins {
         fn new() -> Self {
             let classes = Arc::new(SizeClasses::geometric(2.0));
-            Twins { pages: Pages::new(classes.clone()), classes, known: BTreeMap::new(), runs: BTreeMap::new() }
+            Twins {
+                pages: Pages::new(classes.clone()),
+                classes,
+                known: BTreeMap::new(),
+                runs: BTreeMap::new(),
+            }
         }
 
         /// The runs that have a granule on a page.
@@ -570,9 +575,10 @@ mod tests {
                 let unit = move |slot: u32| at * PAGE_UNITS + slot * self.classes.slot_units(of.class);
                 of.holders.iter().map(move |(&slot, &holder)| (unit(slot), Fit::Slot(of.class), holder))
             });
-            let of_runs = self.runs.iter().map(|(&first, &(end, holder))| {
-                (first * GRANULE_UNITS, Fit::Run(end - first), holder)
-            });
+            let of_runs = self
+                .runs
+                .iter()
+                .map(|(&first, &(end, holder))| (first * GRANULE_UNITS, Fit::Run(end - first), holder));
             of_slots.chain(of_runs).collect()
         }
 
@@ -584,7 +590,8 @@ mod tests {
                 assert_eq!(self.pages.is_free(at), self.is_free(at));
                 assert_eq!(self.pages.runs_on(at).collect::<Vec<_>>(), runs);
                 let in_run = |granule: &u32| runs.iter().any(|(run, _)| run.contains(granule));
-                let free = (at * PAGE_GRANULES..(at + 1) * PAGE_GRANULES).filter(|granule| of.is_none() && !in_run(granule));
+                let free = (at * PAGE_GRANULES..(at + 1) * PAGE_GRANULES)
+                    .filter(|granule| of.is_none() && !in_run(granule));
                 let free = free.fold(0, |free, granule| free | 1 << (granule % PAGE_GRANULES));
                 assert_eq!(self.pages.free_granules(at), free);
                 let mut holders: Vec<Holder> = runs.iter().map(|(_, holder)| *holder).collect();
@@ -604,8 +611,14 @@ mod tests {
         /// What lies at each unit that is taken.
         fn check_units(&self) {
             for (unit, fit, holder) in self.units() {
-                assert_eq!((self.pages.class_at(unit), self.pages.fit_at(unit)), (self.classes.class(fit), fit));
-                assert_eq!((self.pages.bytes_at(unit), self.pages.holder_at(unit)), (self.classes.fit_bytes(fit), holder));
+                assert_eq!(
+                    (self.pages.class_at(unit), self.pages.fit_at(unit)),
+                    (self.classes.class(fit), fit)
+                );
+                assert_eq!(
+                    (self.pages.bytes_at(unit), self.pages.holder_at(unit)),
+                    (self.classes.fit_bytes(fit), holder)
+                );
             }
         }
 

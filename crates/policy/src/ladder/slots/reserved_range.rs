@@ -18,6 +18,11 @@ impl Held {
         Held { granules, free: 0 }
     }
 
+    /// The row.
+    pub fn granules(&self) -> Range<u32> {
+        self.granules.clone()
+    }
+
     /// The pages that it lies on.
     pub(super) fn pages(&self) -> Range<u32> {
         pages_of(&self.granules)
@@ -66,12 +71,19 @@ mod tests {
         pages.begin_run(40..60, Id(2));
         let mut held = Held::of(20..40);
         assert_eq!((held.pages(), held.free()), (1..3, 0));
-        assert!(held.is_free(&pages) && !Held::of(19..40).is_free(&pages) && !Held::of(20..41).is_free(&pages));
+        assert!(
+            held.is_free(&pages) && !Held::of(19..40).is_free(&pages) && !Held::of(20..41).is_free(&pages)
+        );
         pages.end_run(2);
         assert!(Held::of(20..41).is_free(&pages));
         pages.close(2);
         assert!(held.keeps(2) && !held.keeps(3) && held.free() == 1);
-        assert!(held.overlaps(&(0..2)) && held.overlaps(&(2..9)) && !held.overlaps(&(0..1)) && !held.overlaps(&(3..9)));
+        assert!(
+            held.overlaps(&(0..2))
+                && held.overlaps(&(2..9))
+                && !held.overlaps(&(0..1))
+                && !held.overlaps(&(3..9))
+        );
         let none = Held::default();
         assert!(!none.is_free(&pages) && !none.overlaps(&(0..9)));
     }
