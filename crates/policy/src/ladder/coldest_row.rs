@@ -17,12 +17,12 @@ use crate::Now;
 /// Rows looked at, spread over a tier.
 const ROWS: u32 = 64;
 /// Rows looked at that begin where a run ends.
-const ROWS_BEHIND_RUNS: u32 = 16;
+const ROWS_BEHIND_RUNS: u32 = 128;
 /// Pages of a row that are asked what they cost.
 const PAGES_ASKED: u32 = 16;
 /// How many times as much a row costs that does not follow a run: what lies between the two is too short for large items. Where
 /// rows follow runs, short gaps come together to long ones.
-const GAP_COSTS: f64 = 1.5;
+const GAP_COSTS: f64 = 3.0;
 /// How many times as much as the cheapest row one may cost that brings gaps together.
 const MERGING_COSTS: f64 = 4.0;
 /// How often as many others are looked at where something in each of them must stay.

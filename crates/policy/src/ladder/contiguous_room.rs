@@ -114,7 +114,7 @@ impl Clearings {
         }
         let Some(tier) = self.tier(granules, exchange, &mut transit.residents, context) else { return true };
         if self.tiers[tier].is_none() {
-            // A piece by itself: a thousand pages are asked for the age of an item.
+            // A piece by itself: thousands of pages are asked for the age of an item.
             self.tiers[tier] = begin(tier, granules, &mut transit.residents, context);
             return self.tiers[tier].is_none();
         }
