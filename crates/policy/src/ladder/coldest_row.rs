@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use super::Context;
 use super::classes::{Class, PAGE_GRANULES};
-use super::rebalance::tail_age;
 use super::residents::Residents;
 use super::slots::{Holder, granules_on, pages_of};
+use super::tail_age::tail_age;
 use crate::Now;
 
 /// Rows looked at, spread over a tier.
@@ -22,7 +22,7 @@ const ROWS_BEHIND_RUNS: u32 = 128;
 const PAGES_ASKED: u32 = 16;
 /// How many times as much a row costs that does not follow a run: what lies between the two is too short for large items. Where
 /// rows follow runs, short gaps come together to long ones.
-const GAP_COSTS: f64 = 3.0;
+pub(super) const GAP_COSTS: f64 = 3.0;
 /// How many times as much as the cheapest row one may cost that brings gaps together.
 const MERGING_COSTS: f64 = 4.0;
 /// How often as many others are looked at where something in each of them must stay.

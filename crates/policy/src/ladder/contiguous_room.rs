@@ -12,10 +12,11 @@ use super::classes::{Fit, PAGE_GRANULES, PAGE_UNITS};
 use super::coldest_row::rows_by_cost;
 use super::item_lifecycle::Transit;
 use super::level::Level;
-use super::rebalance::{Exchange, is_clearly_colder};
+use super::rebalance::Exchange;
 use super::reclaim::Reclaim;
 use super::residents::Residents;
 use super::slots::pages_of;
+use super::tail_age::is_clearly_colder;
 use super::{Context, Demand};
 use crate::{Id, Now};
 
@@ -371,6 +372,7 @@ fn clear_item(
 mod tests {
     use super::super::PAGE_BYTES;
     use super::super::below_last_tier::Outlet;
+    use super::super::coldest_row::GAP_COSTS;
     use super::super::test_world::World;
     use super::*;
     use proptest::prelude::*;
@@ -420,8 +422,12 @@ mod tests {
             let (mut world, ids) = world();
             let used: BTreeSet<Id> = uses.into_iter().map(|pick| ids[pick.index(ids.len())]).collect();
             used.iter().for_each(|&id| _ = world.touch(id));
-            let age = |page: u32| world.transit.residents.nodes.age(ids[page as usize * 64], world.now);
-            let cost = |start: u32| (start..start + WINDOW).map(|page| 1.0 / (f64::from(age(page)) + 1.0)).sum::<f64>();
+            let rate = |id: Id| 1.0 / (f64::from(world.transit.residents.nodes.age(id, world.now)) + 1.0);
+            let of_tail = ids.iter().map(|&id| rate(id)).fold(1.0, f64::min);
+            let of_page = |page: u32| (of_tail + rate(ids[page as usize * 64])) / 2.0;
+            // A gap in front of it would be too short for others.
+            let times = |start: u32| if start == 0 { 1.0 } else { GAP_COSTS };
+            let cost = |start: u32| (start..start + WINDOW).map(of_page).sum::<f64>() * times(start);
             let window = (0..=PAGES - WINDOW).min_by(|&a, &b| cost(a).total_cmp(&cost(b))).unwrap();
             let in_window: BTreeSet<Id> = ids[window as usize * 64..(window + WINDOW) as usize * 64].iter().copied().collect();
             let mut clearings = Clearings::new(1);

@@ -27,7 +27,7 @@
 //! | `reuse_stats.rs`, `entry.rs` | [`Learnt`](reuse_stats::Learnt) | reuse times and ages of the tiers, how new items fared | residents |
 //! | `promotions.rs` | [`Promotions`](promotions::Promotions) | candidates for a faster tier | learnt, transit, reclaim |
 //! | `reclaim.rs` | [`Reclaim`](reclaim::Reclaim) | one attempt to take pages back: of which tier, at which cost | transit |
-//! | `coldest_row.rs` | | nothing: which granules in a row cost least to empty | residents |
+//! | `tail_age.rs`, `coldest_row.rs` | | nothing: how long what would go next was not used; which granules in a row cost least to empty | residents |
 //! | `contiguous_room.rs` | [`Clearings`](contiguous_room::Clearings) | windows emptied for large items | transit, reclaim |
 //! | `demotion.rs` | [`Giving`](demotion::Giving) | nothing: an item of a tier moves down or out | transit, learnt, reclaim |
 //! | `rebalance.rs` | [`Exchange`](rebalance::Exchange) | pages on their way from one class to another | giving |
@@ -67,6 +67,7 @@ mod residents;
 mod reuse_stats;
 mod slots;
 mod step;
+mod tail_age;
 mod tenants;
 #[cfg(test)]
 mod test_world;

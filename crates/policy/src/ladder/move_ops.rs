@@ -3,9 +3,9 @@
 use super::classes::PAGE_UNITS;
 use super::item_lifecycle::Transit;
 use super::pending_moves::{Move, MoveState};
-use super::rebalance::is_clearly_colder;
 use super::residents::Residents;
 use super::slots::Holder;
+use super::tail_age::is_clearly_colder;
 use super::{Act, Context, Loc, MoveKind, Ticket};
 use crate::Id;
 use crate::evict::{Departure, Origin};

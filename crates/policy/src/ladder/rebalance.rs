@@ -25,16 +25,12 @@ use super::demotion::Giving;
 use super::level::threshold;
 use super::residents::Residents;
 use super::slots::Slots;
+use super::tail_age::{drawn_ages, is_clearly_colder, tail_age};
 use crate::Id;
 use tiermem_base::Rng;
 
 /// Requests between two looks at all classes.
 const LOOK_REQUESTS: u64 = 1024;
-/// How many times longer unused one item must be than another, in [`CLEARLY_WHOLE`]s, to be clearly colder.
-const CLEARLY: u64 = 9;
-const CLEARLY_WHOLE: u64 = 8;
-/// Victims of a class without an order that are asked for their age, and items drawn from one.
-const SAMPLES: u32 = 8;
 /// Pages of the donor of which the one with the fewest items is emptied.
 const PAGES_DRAWN: u32 = 8;
 /// How much colder a class must be to lose its only page.
@@ -145,8 +141,8 @@ impl Exchange {
         let times = if is_only { LAST_PAGE_TIMES } else { 1 };
         let runs = residents.classes.runs();
         if coldest != runs && class != runs {
-            let (youngest, _) = ages(tier, coldest, residents, context);
-            let (_, own_oldest) = ages(tier, class, residents, context);
+            let (youngest, _) = drawn_ages(tier, coldest, residents, context);
+            let (_, own_oldest) = drawn_ages(tier, class, residents, context);
             return (youngest > own_oldest.saturating_mul(times)).then_some(coldest);
         }
         let age = tail_age(tier, coldest, residents, context)?;
@@ -268,48 +264,6 @@ fn look_for_donors(tier: usize, residents: &mut Residents, context: &mut Context
     }
 }
 
-/// How long the item was not used that would go next from a class, in ticks. Of a class without an order, several that could go: the
-/// harmonic mean, since the inverse of the time is what is expected to be lost. `None`: nothing of it may go.
-pub(super) fn tail_age(
-    tier: usize,
-    class: Class,
-    residents: &mut Residents,
-    context: &mut Context<'_>,
-) -> Option<u32> {
-    let Residents { orders, nodes, levels, .. } = residents;
-    let slots = &levels[tier].slots;
-    let now = context.now;
-    if orders.has_order_by_class(tier)
-        && let Some(last) = orders.last(tier, class).filter(|&id| nodes.get(id).may_go())
-    {
-        return Some(nodes.age(last, now));
-    }
-    // A policy without a cold end, or all that is there stays for now.
-    let asked = if orders.has_order_by_class(tier) { 1 } else { SAMPLES };
-    let victims = (0..asked).filter_map(|_| orders.victim(tier, class, (nodes, slots), context));
-    let (count, rates) = victims.fold((0u32, 0.0), |(count, rates), id| {
-        (count + 1, rates + 1.0 / (f64::from(nodes.age(id, now)) + 1.0))
-    });
-    (count > 0).then(|| (f64::from(count) / rates - 0.5) as u32)
-}
-
-/// Ages of the youngest and the oldest of a few items drawn from a class.
-fn ages(tier: usize, class: Class, residents: &Residents, context: &mut Context<'_>) -> (u32, u32) {
-    let (nodes, slots) = (&residents.nodes, &residents.levels[tier].slots);
-    let drawn = (0..SAMPLES).filter_map(|_| slots.by_class().draw(class, slots.pages(), context.rng));
-    let ages = drawn.filter(|&id| nodes.get(id).may_go()).map(|id| nodes.age(id, context.now));
-    ages.fold(None, |range, age| match range {
-        None => Some((age, age)),
-        Some((youngest, oldest)) => Some((age.min(youngest), age.max(oldest))),
-    })
-    .unwrap_or((0, 0))
-}
-
-/// Whether an item of `age` is clearly colder than one of `other`.
-pub(super) fn is_clearly_colder(age: u32, other: u32) -> bool {
-    u64::from(age) * CLEARLY_WHOLE > u64::from(other) * CLEARLY
-}
-
 /// Pages that a class could spare because it has free slots beyond those that it keeps; runs have none.
 fn spare_pages(tier: usize, class: Class, residents: &Residents) -> u32 {
     let slots = &residents.levels[tier].slots;
@@ -424,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_class_gives_a_page_when_its_coldest_is_clearly_colder_than_the_others() {
-        let (mut world, old) = old_and_young(2, APART);
+        let (mut world, _) = old_and_young(2, APART);
         assert!(!page_comes(&mut Exchange::new(1), &mut world, QUARTER), "the older ones are its own");
         assert!(page_comes(&mut Exchange::new(1), &mut world, HALF));
         let (mut world, old) = old_and_young(2, APART);
@@ -435,7 +389,7 @@ mod tests {
         assert!(page_comes(&mut Exchange::new(1), &mut world, HALF), "so much older that its only page goes");
         let (mut world, _) = old_and_young(1, 2 * LOOK_REQUESTS);
         assert!(!page_comes(&mut Exchange::new(1), &mut world, HALF), "its only page");
-        let (mut world, _) = old_and_young(2, APART);
+        let (mut world, old) = old_and_young(2, APART);
         old.iter().for_each(|&id| _ = world.touch(id));
         assert!(!page_comes(&mut Exchange::new(1), &mut world, HALF), "they are in use");
     }

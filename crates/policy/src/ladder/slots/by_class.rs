@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::page::{NO_PAGE, Page, PageState, Pages, reserve_some};
+use super::page::{NO_PAGE, Page, PageState};
+use super::pages::{Pages, reserve_some};
 use crate::Id;
 use crate::ladder::classes::{Class, SizeClasses};
 use tiermem_base::Rng;

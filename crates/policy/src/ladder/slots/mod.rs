@@ -2,7 +2,7 @@
 //!
 //! | file | part | owns |
 //! | --- | --- | --- |
-//! | `page.rs` | [`Pages`] | what each page is, and which item holds each of its slots |
+//! | `pages.rs`, `page.rs` | [`Pages`] | what each page is, and which item holds each of its slots |
 //! | `by_class.rs` | [`ByClass`] | the pages of each class, those with a free slot, how many slots there are |
 //! | `supply.rs` | [`Supply`] | which pages may be given out, and how many; which granules are free for runs (`free_granules.rs`); which pages are kept for a large item (`reserved_range.rs`) |
 //! | `touched.rs` | [`Touched`] | which pages have memory, and of which it is taken ahead (`prefault.rs`) |
@@ -13,6 +13,7 @@ mod adopt;
 mod by_class;
 mod free_granules;
 mod page;
+mod pages;
 mod prefault;
 mod reserved_range;
 mod supply;
@@ -29,9 +30,8 @@ use crate::deferred_free::DeferredFree;
 pub(super) use by_class::ByClass;
 use by_class::ClassUse;
 pub use page::Holder;
-pub(super) use page::Pages;
 use page::{Page, PageState};
-pub(super) use page::{granules_on, pages_of};
+pub(super) use pages::{Pages, granules_on, pages_of};
 pub(super) use prefault::distance_pages;
 pub(super) use supply::Supply;
 pub(super) use touched::Touched;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::page::{Pages, granules_on, pages_of};
+use super::pages::{Pages, granules_on, pages_of};
 
 /// The row, and how many of its pages are free.
 #[derive(Clone, Debug, Default)]

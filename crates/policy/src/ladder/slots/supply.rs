@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::free_granules::FreeGranules;
-use super::page::{Pages, granules_on, pages_of};
+use super::pages::{Pages, granules_on, pages_of};
 use super::reserved_range::Held;
 use crate::ladder::classes::PAGE_GRANULES;
 use crate::ladder::page_set::PageSet;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::page::Pages;
+use super::pages::Pages;
 use super::prefault::Ahead;
 use super::supply::Supply;
 use crate::ladder::page_set::PageSet;
