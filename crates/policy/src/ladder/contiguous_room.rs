@@ -455,6 +455,27 @@ mod tests {
         }
     }
 
+    /// A run would have to go in one tier while small items lie unused in the other.
+    #[test]
+    fn a_row_is_cleared_where_another_tier_is_clearly_colder() {
+        for (cold, other) in [(0, 1), (1, 0)] {
+            let mut world = World::new(World::config(&[u64::from(PAGES); 2]));
+            world.fill(cold, SMALL);
+            world.now.requests += 1 << 16;
+            world.enter(other, u64::from(WINDOW) * PAGE_BYTES).unwrap();
+            world.fill(other, SMALL);
+            let clear = |world: &mut World, tier| {
+                let (transit, _, mut context) = world.parts();
+                let residents = &mut transit.residents;
+                should_clear_row(tier, Fit::Run(GRANULES), &mut Exchange::new(2), residents, &mut context)
+            };
+            assert!(clear(&mut world, other));
+            let unused: Vec<Id> = world.items(cold).into_iter().collect();
+            unused.into_iter().for_each(|id| _ = world.touch(id));
+            assert!(!clear(&mut world, other), "they are in use");
+        }
+    }
+
     #[test]
     fn a_window_is_chosen_before_the_first_item_leaves_it() {
         let (mut world, _) = world();

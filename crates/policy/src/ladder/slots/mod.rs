@@ -319,6 +319,17 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    #[test]
+    fn a_run_is_given_the_granules_that_are_named_if_they_are_free() {
+        let mut slots = Slots::new(Arc::new(SizeClasses::geometric(1.08)), 8);
+        let (first, fit) = (2 * PAGE_GRANULES + 5, Fit::Run(40));
+        assert_eq!(slots.take_run_at(first, fit, Id(1)), Some(first * GRANULE_UNITS));
+        assert_eq!(slots.take_run_at(first + 39, fit, Id(2)), None, "its last granule is taken");
+        assert_eq!(slots.take_run_at(first + 40, fit, Id(2)), Some((first + 40) * GRANULE_UNITS));
+        slots.supply_mut().0.set_limit(7);
+        assert_eq!(slots.take(Fit::Run(33), Id(3)), None, "two pages are free, and one may be used");
+    }
+
     proptest! {
         /// No two items ever overlap, addresses lie within the tier, and the counters equal a recount.
         #[test]
