@@ -3,6 +3,7 @@ snapshot, after an orderly stop or where the user asks for more."""
 
 from __future__ import annotations
 
+import lzma
 import os
 import pathlib
 import random
@@ -263,3 +264,32 @@ def test_no_strangers_file_is_overwritten(serve: Callable[..., Store], tmp_path:
         assert 5000 < len(found) < 10_000
         assert all(made[key] == value for key, value in found.items())
         store.kill()
+
+
+# Written by the program before runs were counted in granules of 4 KiB.
+OLDER_REGION = pathlib.Path(__file__).parent / "upgrades" / "dax-region-version-2.xz"
+
+
+def test_a_region_of_the_version_before_is_taken_up(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "dax"
+    path.write_bytes(lzma.decompress(OLDER_REGION.read_bytes()))
+    flags = dax(path, "2MiB", "1MiB")
+    store = serve(*flags)
+    with connect(store) as client:
+        keys = {key.decode() for key in client.scan_iter(count=1000)}
+        assert len(keys) == 729
+        for key in keys:
+            number = key.split(":")[1]
+            assert client.get(key) == (b"five pages " * 27000 if key == "large:5" else f"{number},".encode() * 500), key
+        # Where it begins was given as pages; others take granules beside it.
+        for number in range(6):
+            client.set(f"larger:{number}", bytes([number]) * 150_000)
+    assert store.stop() == 0
+    assert path.read_bytes()[8] == 3
+    with connect(serve(*flags)) as client:
+        found = {key: client.get(key) for key in client.scan_iter(count=1000)}
+        assert found
+        for key, value in found.items():
+            name, number = key.decode().split(":")
+            expected = {"page": f"{number},".encode() * 500, "large": b"five pages " * 27000, "larger": bytes([int(number)]) * 150_000}
+            assert value == expected[name], key

@@ -27,10 +27,10 @@ fn config(fast_pages: u64, slow_pages: u64) -> LadderConfig {
 /// Decisions over all seeds, with a device that answers at once and with one that is late. A change of a decision changes them:
 /// make sure that an intended change is for the better, and write down the new figures.
 const DECIDED: [(Admission, bool, [u64; 16]); 4] = [
-    (Admission::All, false, [39, 129, 0, 6401, 0, 5718, 11697, 19860, 1283, 621, 38, 6815, 45, 162, 26, 30]),
-    (Admission::All, true, [26, 138, 0, 6591, 0, 5460, 11515, 15696, 867, 483, 33, 7056, 36, 181, 315, 17]),
-    (Admission::Seen, false, [53, 119, 0, 6501, 0, 5670, 11663, 20694, 1176, 635, 38, 6912, 46, 168, 26, 27]),
-    (Admission::Seen, true, [44, 141, 0, 6636, 0, 5468, 11441, 15226, 831, 471, 33, 7090, 31, 182, 301, 14]),
+    (Admission::All, false, [47, 105, 0, 6448, 0, 5585, 11658, 21602, 1069, 650, 39, 6879, 47, 181, 17, 30]),
+    (Admission::All, true, [34, 111, 0, 6600, 0, 5532, 11735, 19188, 992, 569, 37, 6993, 35, 183, 413, 26]),
+    (Admission::Seen, false, [79, 94, 0, 6373, 0, 5608, 11712, 19787, 1107, 609, 37, 6817, 37, 183, 16, 19]),
+    (Admission::Seen, true, [52, 109, 0, 6566, 0, 5557, 11683, 18546, 1009, 558, 36, 6989, 32, 179, 440, 24]),
 ];
 
 #[test]
@@ -64,6 +64,7 @@ fn what_has_expired_leaves_while_nobody_asks() {
     assert!(lasting < world.wanted.len());
     let in_memory = world.shard.ladder().residents().nodes().items_with_expiry();
     assert!(in_memory > 0);
+    let evicted = world.counts.left[Why::Evicted as usize];
     world.bytes.now_ms = 1 << 20;
     world.shard.set_clock(1 << 20);
     for _ in 0..64 {
@@ -71,7 +72,7 @@ fn what_has_expired_leaves_while_nobody_asks() {
         world.carry_out();
     }
     assert_eq!(world.shard.ladder().residents().nodes().items_with_expiry(), 0);
-    assert_eq!(world.counts.left[Why::Evicted as usize], 0);
+    assert_eq!(world.counts.left[Why::Evicted as usize], evicted);
     world.check();
 }
 
@@ -94,6 +95,13 @@ fn checkpoints_that_fail_and_journals_that_overrun_bring_nothing_back() {
         for _ in 0..2000 {
             world.advance();
         }
+        // One that failed is tried again when more was written.
+        for _ in 0..20 {
+            if world.restart.replay().is_none() {
+                world.run(200);
+                (0..500).for_each(|_| world.advance());
+            }
+        }
         world.check();
         assert!(world.restart.replay().is_some(), "the last checkpoint was complete");
         let after = [counters.completed, counters.failed, counters.overruns];
@@ -104,7 +112,7 @@ fn checkpoints_that_fail_and_journals_that_overrun_bring_nothing_back() {
 
 /// Survived, gone, freed by a log of which most is lent for good; with a device that answers at once, and with one that is late.
 const DECIDED_IN_LITTLE_SPACE: [(bool, [u64; 3]); 2] =
-    [(false, [45211, 2526, 1016]), (true, [42461, 2505, 926])];
+    [(false, [44685, 2459, 980]), (true, [39951, 2337, 805])];
 
 /// Survivors wait for space, but not where none can come: then they go.
 #[test]

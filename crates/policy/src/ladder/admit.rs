@@ -2,8 +2,9 @@
 
 use super::charges::metadata_bytes_max;
 use super::classes::{Class, Fit};
-use super::contiguous_room::{Clear, LARGE_PAGES};
-use super::rebalance::keep_page;
+use super::contiguous_room::{Clear, large, should_clear_row};
+use super::demotion::Giving;
+use super::rebalance::{Exchange, keep_page};
 use super::reclaim::Reclaim;
 use super::{Act, Context, Ladder, Loc, MoveKind, NewItem, Reactive, Residents, Ticket};
 use crate::{Id, Now};
@@ -33,6 +34,15 @@ pub enum Admit {
     Full,
 }
 
+/// Whose items make room for a large one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Give {
+    /// Those of its own class, unless another class is clearly colder.
+    Coldest,
+    /// Those of its own class.
+    Own,
+}
+
 enum Room {
     /// Space was freed.
     Free,
@@ -56,13 +66,15 @@ impl Ladder {
         if self.transit.outlet.may_enter(eviction, item.bytes) {
             // An item that gets no place even so is refused, and not tried for ever.
             let fit = self.transit.residents.classes.fit(item.bytes);
-            let is_large = matches!(fit, Fit::Run(pages) if pages >= LARGE_PAGES);
+            let is_large = large(fit).is_some();
             let has_overflown = is_large && self.clearings.overflow();
+            let was_forced = is_large && self.clearings.force();
             answer = self.find_place(item, &mut context);
             if answer == Admit::Full && self.transit.outlet.may_overflow(eviction) && !has_overflown {
                 answer = self.find_place(item, &mut context.overflowing());
             }
             if answer == Admit::Full
+                && !was_forced
                 && self.transit.residents.tenants().is_some_and(|tenants| tenants.may_trespass(item.tenant))
             {
                 // The tenant's part is too small for a page of every class, and the pages of the tenants that are to give hold items
@@ -96,17 +108,50 @@ impl Ladder {
         if let Some(loc) = self.take_free_run(fit, first, id) {
             return self.enter(id, loc, item, context.now);
         }
-        // A rewritten item stays in its tier if it can, then goes down, then up; a new one where
-        // the admission says.
+        // Where large items are to get pages of colder classes, their own coldest goes only if no window can be emptied.
+        if let Some(answer) = self.find_place_in_tiers(item, (id, first), Give::Coldest, context) {
+            return answer;
+        }
+        if let Some(granules) = large(fit) {
+            match self.clearings.piece(granules, &mut self.exchange, &mut self.transit, context) {
+                Clear::Done => {
+                    if let Some(loc) = self.take_free_run(fit, first, id) {
+                        return self.enter(id, loc, item, context.now);
+                    }
+                }
+                Clear::Working => {
+                    self.transit.residents.nodes.leave(id);
+                    return Admit::Again;
+                }
+                Clear::Impossible => {
+                    if let Some(answer) = self.find_place_in_tiers(item, (id, first), Give::Own, context) {
+                        return answer;
+                    }
+                }
+            }
+        }
+        self.transit.residents.nodes.leave(id);
+        Admit::Full
+    }
+
+    /// Looks for a place in one tier after the other. A rewritten item stays in its tier if it can, then goes down, then up; a new
+    /// one where the admission says. `None`: there is none, and `id` is still unused.
+    fn find_place_in_tiers(
+        &mut self,
+        item: &NewItem,
+        (id, first): (Id, usize),
+        give: Give,
+        context: &mut Context<'_>,
+    ) -> Option<Admit> {
+        let fit = self.transit.residents.classes.fit(item.bytes);
         let levels = self.transit.residents.levels.len();
         for tier in (first..levels).chain((0..first).rev()) {
-            if let Fit::Run(pages) = fit
-                && !self.transit.residents.levels[tier].can_hold(pages)
-            {
+            if !self.transit.residents.levels[tier].can_hold(fit) {
                 continue;
             }
-            let take =
-                |residents: &mut Residents| residents.levels[tier].take(fit, id, residents.config.watermarks);
+            let take = |residents: &mut Residents| {
+                residents.levels[tier].take(fit, id, residents.config.watermarks_of(tier))
+            };
             let mut unit = take(&mut self.transit.residents);
             if unit.is_none() && self.transit.expire(context.now, EXPIRE_BEFORE_EVICT, context.acts).0 > 0 {
                 unit = take(&mut self.transit.residents);
@@ -114,55 +159,44 @@ impl Ladder {
             let mut tries = 0;
             while unit.is_none() && tries < ROOM_TRIES {
                 tries += 1;
-                match self.make_room(tier, fit, context) {
+                match self.make_room(tier, fit, give, context) {
                     Room::Free => unit = take(&mut self.transit.residents),
                     Room::After(ticket) => {
                         self.transit.residents.nodes.leave(id);
-                        return Admit::After(ticket);
+                        return Some(Admit::After(ticket));
                     }
                     Room::None => break,
                 }
             }
             if let Some(unit) = unit {
-                return self.enter(id, Loc { tier: tier as u8, unit }, item, context.now);
+                return Some(self.enter(id, Loc { tier: tier as u8, unit }, item, context.now));
             }
         }
-        let mut answer = Admit::Full;
-        if let Fit::Run(pages) = fit
-            && pages >= LARGE_PAGES
-        {
-            match self.clearings.piece(pages, &mut self.transit, context) {
-                Clear::Done => {
-                    if let Some(loc) = self.take_free_run(fit, first, id) {
-                        return self.enter(id, loc, item, context.now);
-                    }
-                }
-                Clear::Working => answer = Admit::Again,
-                Clear::Impossible => {}
-            }
-        }
-        self.transit.residents.nodes.leave(id);
-        answer
+        None
     }
 
     /// Pages in a row for a large item where they are free. Emptying them at once, perhaps of a hundred thousand small items,
     /// would make every other request wait.
     fn take_free_run(&mut self, fit: Fit, first: usize, id: Id) -> Option<Loc> {
-        let Fit::Run(pages) = fit else { return None };
-        (pages >= LARGE_PAGES).then_some(())?;
+        large(fit)?;
         let last = self.transit.residents.levels.len();
         (first..last).find_map(|tier| {
-            self.transit.residents.levels[tier].can_hold(pages).then_some(())?;
-            let supply = self.transit.residents.levels[tier].slots.supply();
+            self.transit.residents.levels[tier].can_hold(fit).then_some(())?;
+            let slots = &self.transit.residents.levels[tier].slots;
+            let held = slots.supply().held();
             // A window whose pages may not be used yet stays: begun anew, it would never be found to be stuck.
-            if supply.held().is_free() && supply.held_fits() {
+            let emptied =
+                (held.is_free(slots.pages()) && slots.supply().held_fits()).then(|| held.granules());
+            if emptied.is_some() {
                 self.clearings.end(tier, &mut self.transit.residents);
             }
             let slots = &mut self.transit.residents.levels[tier].slots;
             let unit = slots.take(fit, id).or_else(|| {
                 slots.close_idle_pages();
                 slots.take(fit, id)
-            })?;
+            });
+            // The lowest granules may lie on more free pages than may be used, where metadata has the memory of some.
+            let unit = unit.or_else(|| slots.take_run_at(emptied?.start, fit, id))?;
             Some(Loc { tier: tier as u8, unit })
         })
     }
@@ -175,7 +209,7 @@ impl Ladder {
     }
 
     /// Frees space of this kind in `tier`, moving or dropping as little as it can.
-    fn make_room(&mut self, tier: usize, fit: Fit, context: &mut Context<'_>) -> Room {
+    fn make_room(&mut self, tier: usize, fit: Fit, give: Give, context: &mut Context<'_>) -> Room {
         let Ladder { transit, exchange, clearings, learnt, .. } = self;
         let class = transit.residents.classes.class(fit);
         if transit.residents.levels[tier].is_leaving(class)
@@ -184,12 +218,21 @@ impl Ladder {
             // Space is about to be free: no other item has to leave for it.
             return Room::After(ticket);
         }
-        if transit.residents.config.watermarks.is_none() {
-            // No background work asks for a page here.
-            exchange.page_comes(tier, class, &mut transit.residents, context);
+        let runs = transit.residents.classes.runs();
+        if class != runs && exchange.page_comes(tier, class, &mut Giving { transit, learnt }, context) {
+            let level = &transit.residents.levels[tier];
+            if level.slots.supply().free() > 0 {
+                return Room::Free;
+            }
+            if let Some(ticket) = transit.last_ticket().filter(|_| level.is_leaving(runs)) {
+                return Room::After(ticket);
+            }
         }
+        let others_give = give == Give::Coldest
+            && matches!(fit, Fit::Run(_))
+            && should_clear_row(tier, fit, exchange, &mut transit.residents, context);
         let victim = transit.residents.victim(tier, class, context);
-        let victim = victim.filter(|&id| transit.residents.is_large_enough(id, fit));
+        let victim = victim.filter(|&id| !others_give && transit.residents.is_large_enough(id, fit));
         if let Some(victim) =
             victim.filter(|&id| !clearings.is_cleared_anyway(tier, fit, id, &mut transit.residents))
         {
@@ -199,8 +242,8 @@ impl Ladder {
             }
             learnt.note_victim(tier, victim, &transit.residents, context.now);
             if transit.residents.config.reactive == Reactive::Demote
-                && tier + 1 < transit.residents.levels.len()
-                && let Some(ticket) = transit.open_move(victim, tier + 1, MoveKind::Demote, context)
+                && let Some(ticket) =
+                    demote_for_room(victim, class, exchange, &mut Giving { transit, learnt }, context)
             {
                 return Room::After(ticket);
             }
@@ -211,12 +254,11 @@ impl Ladder {
             }
         }
         // No item of the class may leave: another class may have a page to give.
-        let pages = if let Fit::Run(pages) = fit { pages } else { 1 };
-        if pages >= LARGE_PAGES {
+        if large(fit).is_some() {
             // In pieces, by `prepare`.
             return Room::None;
         }
-        let is_reclaimed = Reclaim::for_item(tier, pages, transit, context);
+        let is_reclaimed = Reclaim::for_item(tier, fit, transit, context);
         if let Some(ticket) = transit.last_ticket() {
             // Also where there is nothing to reclaim: an item between two places can leave once it has arrived.
             return Room::After(ticket);
@@ -278,7 +320,7 @@ impl Ladder {
         let supply = fast.slots.supply();
         if supply.used() > supply.limit() && !fast.has_leaving() {
             let reclaim = Reclaim::for_admission(0, &self.transit, context.demand);
-            reclaim.pages(1, &mut self.transit, context);
+            reclaim.page(&mut self.transit, context);
         }
     }
 
@@ -290,7 +332,7 @@ impl Ladder {
         if !self.transit.residents.levels[0].has_leaving() {
             for _ in 0..pages_short(self) {
                 let reclaim = Reclaim::for_admission(0, &self.transit, context.demand);
-                if !reclaim.pages(1, &mut self.transit, context) {
+                if !reclaim.page(&mut self.transit, context) {
                     break;
                 }
             }
@@ -303,8 +345,8 @@ impl Ladder {
     /// though it may be refused. Otherwise execute the acts, end the moves under way and ask again, soon.
     pub fn prepare(&mut self, bytes: u64, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
         let context = &mut Context::new(now, rng, acts);
-        let Fit::Run(pages) = self.transit.residents.classes.fit(bytes) else { return true };
-        pages < LARGE_PAGES || self.clearings.prepare(pages, &mut self.transit, context)
+        let Some(granules) = large(self.transit.residents.classes.fit(bytes)) else { return true };
+        self.clearings.prepare(granules, &mut self.exchange, &mut self.transit, context)
     }
 
     /// Whether metadata may grow: it takes its memory from tier 0.
@@ -312,4 +354,24 @@ impl Ladder {
         let most = metadata_bytes_max(&self.transit.residents);
         !self.transit.residents.config.charge_metadata || (self.metadata_bytes() as f64) < most
     }
+}
+
+/// Moves an item to the tier below where that has a place. It evicts nothing of the item's size for it; but what is clearly colder
+/// there, of other sizes, begins to leave, or nothing that came up would ever find a place again.
+fn demote_for_room(
+    victim: Id,
+    class: Class,
+    exchange: &mut Exchange,
+    giving: &mut Giving<'_>,
+    context: &mut Context<'_>,
+) -> Option<Ticket> {
+    let below = usize::from(giving.transit.residents.nodes.loc(victim).tier) + 1;
+    if below == giving.transit.residents.levels.len() {
+        return None;
+    }
+    let ticket = giving.transit.open_move(victim, below, MoveKind::Demote, context);
+    ticket.or_else(|| {
+        let comes = exchange.page_comes(below, class, giving, context);
+        comes.then(|| giving.transit.open_move(victim, below, MoveKind::Demote, context)).flatten()
+    })
 }

@@ -1,6 +1,6 @@
 //! Adoption of items that lie in memory already: those of a tier whose memory outlived the process.
 
-use super::{Fit, Ladder, Loc, NewItem, PAGE_BYTES, UNIT_BYTES};
+use super::{Fit, GRANULE_BYTES, Ladder, Loc, NewItem, PAGE_BYTES, UNIT_BYTES};
 use crate::{Id, Now};
 
 impl Ladder {
@@ -19,8 +19,8 @@ impl Ladder {
                 }
                 _ => return None,
             }
-        } else if place_bytes.is_multiple_of(PAGE_BYTES) {
-            Fit::Run(u32::try_from(place_bytes / PAGE_BYTES).ok()?)
+        } else if place_bytes.is_multiple_of(GRANULE_BYTES) {
+            Fit::Run(u32::try_from(place_bytes / GRANULE_BYTES).ok()?)
         } else {
             return None;
         };

@@ -6,12 +6,18 @@ pub const PAGE_BYTES: u64 = 64 << 10;
 pub const UNIT_BYTES: u64 = 16;
 /// Units in a page.
 pub const PAGE_UNITS: u32 = (PAGE_BYTES / UNIT_BYTES) as u32;
+/// Bytes of a granule, the unit of runs: large items. A page that one run ends on can be the first of another.
+pub const GRANULE_BYTES: u64 = 4 << 10;
+/// Units in a granule.
+pub const GRANULE_UNITS: u32 = (GRANULE_BYTES / UNIT_BYTES) as u32;
+/// Granules in a page.
+pub const PAGE_GRANULES: u32 = (PAGE_BYTES / GRANULE_BYTES) as u32;
 /// The smallest slot.
 const SLOT_UNITS_MIN: u32 = 4;
-/// The largest number of classes: with the class of page runs they fit a mask of 128 bits.
+/// The largest number of classes: with the class of runs they fit a mask of 128 bits.
 const CLASSES_MAX: usize = 120;
 
-/// A size class; the one behind the last holds page runs.
+/// A size class; the one behind the last holds runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(pub u8);
 
@@ -28,8 +34,18 @@ impl Class {
 pub enum Fit {
     /// A slot of a class.
     Slot(Class),
-    /// A run of this many whole pages in a row.
+    /// A run of this many granules in a row. It is longer than a page, so that at most one begins on each page.
     Run(u32),
+}
+
+impl Fit {
+    /// Pages that it takes where it begins with one.
+    pub fn pages(self) -> u32 {
+        match self {
+            Fit::Slot(_) => 1,
+            Fit::Run(granules) => granules.div_ceil(PAGE_GRANULES),
+        }
+    }
 }
 
 /// The table of classes.
@@ -71,12 +87,12 @@ impl SizeClasses {
         SizeClasses { units, by_units }
     }
 
-    /// Classes of slots; page runs not counted.
+    /// Classes of slots; runs not counted.
     pub fn count(&self) -> usize {
         self.units.len()
     }
 
-    /// The class of page runs.
+    /// The class of runs.
     pub fn runs(&self) -> Class {
         Class(self.units.len() as u8)
     }
@@ -87,7 +103,7 @@ impl SizeClasses {
         let units = bytes.div_ceil(UNIT_BYTES);
         match self.by_units.get(units as usize) {
             Some(&class) => Fit::Slot(Class(class)),
-            None => Fit::Run(bytes.div_ceil(PAGE_BYTES) as u32),
+            None => Fit::Run(bytes.div_ceil(GRANULE_BYTES) as u32),
         }
     }
 
@@ -95,7 +111,7 @@ impl SizeClasses {
     pub fn fit_bytes(&self, fit: Fit) -> u64 {
         match fit {
             Fit::Slot(class) => u64::from(self.slot_units(class)) * UNIT_BYTES,
-            Fit::Run(pages) => u64::from(pages) * PAGE_BYTES,
+            Fit::Run(granules) => u64::from(granules) * GRANULE_BYTES,
         }
     }
 
@@ -109,7 +125,7 @@ impl SizeClasses {
     pub fn fit_units(&self, fit: Fit) -> u32 {
         match fit {
             Fit::Slot(class) => self.slot_units(class),
-            Fit::Run(pages) => pages.saturating_mul(PAGE_UNITS),
+            Fit::Run(granules) => granules.saturating_mul(GRANULE_UNITS),
         }
     }
 
@@ -145,7 +161,8 @@ mod tests {
         assert_eq!(classes.slot_units(Class(0)), 4);
         assert_eq!(*classes.units.last().unwrap(), PAGE_UNITS);
         assert!(classes.units.windows(2).all(|pair| pair[0] < pair[1]));
-        assert_eq!(classes.fit(PAGE_BYTES + 1), Fit::Run(2));
+        assert_eq!(classes.fit(PAGE_BYTES + 1), Fit::Run(17));
+        assert_eq!((Fit::Run(17).pages(), Fit::Run(32).pages(), Fit::Slot(Class(9)).pages()), (2, 2, 1));
     }
 
     proptest! {

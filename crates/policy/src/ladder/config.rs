@@ -86,7 +86,8 @@ pub struct LadderConfig {
     pub reactive: Reactive,
     /// Whether anything may be thrown out.
     pub eviction: Eviction,
-    /// Free space kept ready by moving items in the background; `None` switches proactive moves off.
+    /// Free space kept ready by moving items in the background, in the last tier a quarter of it
+    /// ([`LadderConfig::watermarks_of`]); `None` switches proactive moves off.
     pub watermarks: Option<Watermarks>,
     /// The rule by which items are promoted.
     pub promotion: Promotion,
@@ -158,10 +159,19 @@ pub const INSERTION_POINT_FAST: f64 = 0.25;
 /// Insertion point of a slower tier: the middle.
 pub const INSERTION_POINT_SLOW: f64 = 0.5;
 
+/// How many times less of the last tier is kept free: an item that is dropped needs no room elsewhere, and takes no time to speak of.
+const LAST_TIER_PARTS: f64 = 4.0;
+
 /// K of tenants' tiers whose order says none: Redis's own.
 const TENANTS_K: u8 = crate::choose_k::K_DEFAULT;
 
 impl LadderConfig {
+    /// The free space that is kept ready in a tier.
+    pub fn watermarks_of(&self, tier: usize) -> Option<Watermarks> {
+        let parts = if tier + 1 == self.levels.len() { LAST_TIER_PARTS } else { 1.0 };
+        self.watermarks.map(|marks| Watermarks { low: marks.low / parts, high: marks.high / parts })
+    }
+
     /// The lists of all tiers and classes, with the points at which items enter them.
     pub(super) fn lists(&self, classes: usize) -> Lru {
         let points = self.levels.iter().flat_map(|level| vec![level.insertion_point; classes]);

@@ -43,7 +43,7 @@ impl Giving<'_> {
         match transit.residents.victim(below, class, context).filter(|_| transit.may_evict()) {
             Some(coldest) => transit.evict(coldest, context),
             None => {
-                Reclaim::in_background(below, transit).pages(1, transit, context);
+                Reclaim::in_background(below, transit).page(transit, context);
             }
         }
         transit.open_move(victim, below, MoveKind::Demote, context).is_some()

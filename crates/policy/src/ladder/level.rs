@@ -1,6 +1,6 @@
 //! One tier of the ladder: its slots, the classes that are short of space, the space that moves will free, and its counters.
 
-use super::classes::{Class, Fit};
+use super::classes::{Class, Fit, PAGE_GRANULES};
 use super::config::Watermarks;
 use super::slots::Slots;
 use super::{LevelCounters, PAGE_BYTES};
@@ -127,10 +127,13 @@ impl Level {
         u64::from(self.slots.supply().limit()) * PAGE_BYTES
     }
 
-    /// Whether an item of `pages` pages takes at most half of the tier.
+    /// Whether an item takes at most half of the tier; one that needs a slot always does.
     #[inline]
-    pub(super) fn can_hold(&self, pages: u32) -> bool {
-        pages <= self.slots.supply().limit() / 2
+    pub(super) fn can_hold(&self, fit: Fit) -> bool {
+        match fit {
+            Fit::Slot(_) => true,
+            Fit::Run(granules) => granules.div_ceil(PAGE_GRANULES) <= self.slots.supply().limit() / 2,
+        }
     }
 
     /// Gives back everything at once.

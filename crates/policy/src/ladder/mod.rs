@@ -27,6 +27,7 @@
 //! | `reuse_stats.rs`, `entry.rs` | [`Learnt`](reuse_stats::Learnt) | reuse times and ages of the tiers, how new items fared | residents |
 //! | `promotions.rs` | [`Promotions`](promotions::Promotions) | candidates for a faster tier | learnt, transit, reclaim |
 //! | `reclaim.rs` | [`Reclaim`](reclaim::Reclaim) | one attempt to take pages back: of which tier, at which cost | transit |
+//! | `tail_age.rs`, `coldest_row.rs` | | nothing: how long what would go next was not used; which granules in a row cost least to empty | residents |
 //! | `contiguous_room.rs` | [`Clearings`](contiguous_room::Clearings) | windows emptied for large items | transit, reclaim |
 //! | `demotion.rs` | [`Giving`](demotion::Giving) | nothing: an item of a tier moves down or out | transit, learnt, reclaim |
 //! | `rebalance.rs` | [`Exchange`](rebalance::Exchange) | pages on their way from one class to another | giving |
@@ -44,6 +45,7 @@ mod adopt;
 mod below_last_tier;
 mod charges;
 mod classes;
+mod coldest_row;
 mod config;
 mod contiguous_room;
 mod decision_context;
@@ -65,6 +67,7 @@ mod residents;
 mod reuse_stats;
 mod slots;
 mod step;
+mod tail_age;
 mod tenants;
 #[cfg(test)]
 mod test_world;
@@ -76,7 +79,7 @@ mod watermark_reclaim;
 
 pub use admit::Admit;
 pub use below_last_tier::Outlet;
-pub use classes::{Class, Fit, PAGE_BYTES, SizeClasses, UNIT_BYTES};
+pub use classes::{Class, Fit, GRANULE_BYTES, PAGE_BYTES, SizeClasses, UNIT_BYTES};
 pub use config::{
     Eviction, INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig, Reactive, Watermarks,
 };
@@ -395,9 +398,9 @@ impl Ladder {
     pub fn wants(&self, reuse: Option<u64>, bytes: u64) -> bool {
         let ticks = self.transit.residents.nodes.ticks();
         let ticks = reuse.map(|reuse| ticks.in_ticks(reuse).max(1));
-        let high = self.config().watermarks.map_or(0.0, |marks| marks.high);
         !self.transit.outlet.must_wait()
             && self.transit.residents.levels.iter().enumerate().any(|(tier, level)| {
+                let high = self.config().watermarks_of(tier).map_or(0.0, |marks| marks.high);
                 let spare = high * level.usable_bytes() as f64;
                 level.slots.free_bytes() > spare as u64 + bytes
                     || ticks.is_some_and(|ticks| self.learnt.would_stay(tier, ticks))

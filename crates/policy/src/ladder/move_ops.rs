@@ -1,9 +1,11 @@
 //! Operations on moves: opening, ending and giving up a move between two places.
 
-use super::classes::{Fit, PAGE_UNITS};
+use super::classes::PAGE_UNITS;
 use super::item_lifecycle::Transit;
 use super::pending_moves::{Move, MoveState};
+use super::residents::Residents;
 use super::slots::Holder;
+use super::tail_age::is_clearly_colder;
 use super::{Act, Context, Loc, MoveKind, Ticket};
 use crate::Id;
 use crate::evict::{Departure, Origin};
@@ -100,7 +102,7 @@ impl Transit {
         let unit = match kind {
             MoveKind::Relocate => self.residents.levels[tier].slots.take_within(class, id)?,
             MoveKind::Promote | MoveKind::Demote => {
-                let marks = self.residents.config.watermarks;
+                let marks = self.residents.config.watermarks_of(tier);
                 self.residents.levels[tier].take(fit, id, marks)?
             }
         };
@@ -111,7 +113,7 @@ impl Transit {
         // No item holds it yet: the move may come to nothing, and the number may be another item's by then.
         self.residents.levels[tier].slots.pages_mut().set_holder(unit, Holder::Ghost);
         *self.residents.nodes.at(id) = place.with_moving(true);
-        let amount = if let Fit::Run(pages) = fit { pages } else { 1 };
+        let amount = fit.pages();
         self.residents.levels[source].begin_leaving(class, amount, bytes);
         let to = Loc { tier: tier as u8, unit };
         let ticket =
@@ -149,6 +151,20 @@ impl Transit {
             || tier + 1 < self.residents.levels.len()
                 && self.open_move(id, tier + 1, MoveKind::Demote, context).is_some()
             || is_protected && self.give_slot_to(id, context)
+    }
+
+    /// Whether an item is clearly hotter than the one that its class would evict next, whose slot it could take. Where all of the
+    /// coldest are between two places now, it is not said to be colder than they are.
+    pub(super) fn is_hotter_than_victim(&mut self, id: Id, tier: usize, context: &mut Context<'_>) -> bool {
+        let Residents { nodes, levels, classes, .. } = &self.residents;
+        let class = levels[tier].slots.pages().class_at(nodes.loc(id).unit);
+        let age = nodes.age(id, context.now);
+        // A run's place fits few others.
+        class != classes.runs()
+            && self
+                .residents
+                .victim(tier, class, context)
+                .is_none_or(|victim| is_clearly_colder(self.residents.nodes.age(victim, context.now), age))
     }
 }
 

@@ -79,28 +79,6 @@ impl PageSet {
         Some(self.first_word as u32 * 64 + self.words[self.first_word].trailing_zeros())
     }
 
-    /// The lowest `count` members in a row.
-    pub fn first_run(&mut self, count: u32) -> Option<u32> {
-        let mut start = self.first()?;
-        let mut page = start;
-        while page < self.capacity {
-            let word = self.words[page as usize / 64] >> (page % 64);
-            let members = word.trailing_ones().min(64 - page % 64);
-            page += members;
-            if page - start >= count {
-                return Some(start);
-            }
-            if page % 64 != 0 || members == 0 {
-                // A page that is no member ends the run; go on behind the gap.
-                let gap =
-                    (self.words[page as usize / 64] >> (page % 64)).trailing_zeros().min(64 - page % 64);
-                page += gap;
-                start = page;
-            }
-        }
-        None
-    }
-
     /// The highest member.
     pub fn last(&self) -> Option<u32> {
         self.last_common(self)
@@ -143,7 +121,6 @@ mod tests {
             capacity in 1u32..300,
             is_full in any::<bool>(),
             ops in prop::collection::vec((any::<bool>(), any::<u32>()), 0..300),
-            count in 1u32..80,
         ) {
             let mut set = if is_full { PageSet::full(capacity) } else { PageSet::empty(capacity) };
             let mut model: BTreeSet<u32> = if is_full { (0..capacity).collect() } else { BTreeSet::new() };
@@ -155,8 +132,6 @@ mod tests {
             }
             prop_assert_eq!(set.len() as usize, model.len());
             prop_assert_eq!(set.first(), model.first().copied());
-            let run = (0..capacity).find(|start| (*start..*start + count).all(|page| model.contains(&page)));
-            prop_assert_eq!(set.first_run(count), run);
             prop_assert_eq!(set.last_common(&PageSet::full(capacity)), model.last().copied());
         }
     }

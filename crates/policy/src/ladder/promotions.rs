@@ -164,7 +164,7 @@ impl Promotions {
             }
             let (tier, above) = (usize::from(place.tier()), usize::from(place.tier()) - 1);
             let fit = transit.residents.levels[tier].slots.pages().fit_at(place.unit());
-            if matches!(fit, Fit::Run(pages) if !transit.residents.levels[above].can_hold(pages)) {
+            if !transit.residents.levels[above].can_hold(fit) {
                 continue;
             }
             let class = transit.residents.classes.class(fit);
@@ -223,7 +223,8 @@ fn deserves_less(
     context: &mut Context<'_>,
 ) -> bool {
     let level = &residents.levels[above];
-    let kept = residents.config.watermarks.map_or(0.0, |marks| marks.high) * level.usable_bytes() as f64;
+    let kept =
+        residents.config.watermarks_of(above).map_or(0.0, |marks| marks.high) * level.usable_bytes() as f64;
     if level.slots.free_bytes() as f64 > kept {
         return false;
     }
@@ -246,10 +247,10 @@ fn make_room(
     match victim.filter(|&id| transit.residents.is_large_enough(id, fit)) {
         Some(coldest) => transit.open_move(coldest, tier, MoveKind::Demote, context).is_some(),
         // A page here and a page there make no run.
-        None if matches!(fit, Fit::Run(2..)) => false,
+        None if fit.pages() > 1 => false,
         None => {
             !std::mem::replace(reclaimed, true)
-                && Reclaim::in_background(above, transit).pages(1, transit, context)
+                && Reclaim::in_background(above, transit).page(transit, context)
         }
     }
 }

@@ -12,7 +12,7 @@ use super::level::Level;
 use super::slots::{Slots, distance_pages};
 use super::tenants::{Setting, TenantLevel, Tenants};
 use super::victims::Orders;
-use super::{Context, Demand, LadderConfig, LevelConfig, PAGE_BYTES};
+use super::{Context, Demand, LadderConfig, LevelConfig, Loc, PAGE_BYTES};
 use crate::deferred_free::DeferredFree;
 use crate::evict::Touch;
 use crate::{Id, Now};
@@ -32,7 +32,7 @@ fn slots(level: &LevelConfig, config: &LadderConfig, classes: Arc<SizeClasses>) 
 /// Has a level give out pages up to its capacity, and take `ahead_bytes` of memory ahead.
 fn resize(slots: &mut Slots, capacity_bytes: u64, ahead_bytes: u64) {
     let (supply, pages) = slots.supply_mut();
-    supply.set_end((capacity_bytes / PAGE_BYTES).min(PAGES_MAX) as u32, |page| pages.is_free(page));
+    supply.set_end((capacity_bytes / PAGE_BYTES).min(PAGES_MAX) as u32, |page| pages.free_granules(page));
     let (touched, _, pages) = slots.touched_mut();
     touched.set_distance(distance_pages(ahead_bytes, capacity_bytes), pages);
 }
@@ -154,7 +154,7 @@ impl Residents {
     pub fn could_hold(&self, bytes: u64) -> bool {
         match self.classes.fit(bytes) {
             Fit::Slot(_) => true,
-            Fit::Run(pages) => self.levels.iter().any(|level| level.can_hold(pages)),
+            fit => self.levels.iter().any(|level| level.can_hold(fit)),
         }
     }
 
@@ -189,17 +189,12 @@ impl Residents {
         })
     }
 
-    /// Whether an item's place is one for this fit, and its tier may use it: not if metadata has grown, and the tier uses more
-    /// pages than it may.
+    /// Whether an item's place is one for this fit, with the free granules on both sides of it, and its tier may use it: not if
+    /// metadata has grown, and the tier uses more pages than it may.
     pub(super) fn is_large_enough(&self, id: Id, fit: Fit) -> bool {
-        match fit {
-            Fit::Slot(_) => true,
-            Fit::Run(pages) => {
-                let tier = usize::from(self.nodes.loc(id).tier);
-                let short = self.levels[tier].slots.supply().pages_short(pages);
-                self.place_bytes(id) >= u64::from(pages.max(short)) * PAGE_BYTES
-            }
-        }
+        let Fit::Run(granules) = fit else { return true };
+        let Loc { tier, unit } = self.nodes.loc(id);
+        self.levels[usize::from(tier)].slots.is_room_for(granules, unit)
     }
 
     /// Changes a tier's capacity, to at most what it was made for. Items beyond it leave in later steps.
@@ -228,6 +223,7 @@ impl Residents {
 #[cfg(test)]
 mod tests {
     use super::super::MoveKind;
+    use super::super::classes::PAGE_GRANULES;
     use super::super::test_world::{QUARTER, World};
     use super::*;
     use proptest::prelude::*;
@@ -300,22 +296,25 @@ mod tests {
             }
         }
 
-        /// Room for pages in a row: the place of an item must have as many, and what the tier uses above its limit besides.
+        /// Room for granules in a row: the place of an item must have as many, and what the tier uses above its limit besides.
         #[test]
         fn a_large_item_makes_room_for_what_its_place_and_the_limit_leave(
             runs in prop::collection::vec(2u32..6, 1..5), limit in 1u32..33, wanted in 2u32..8,
         ) {
+            // The last one lies before the free rest of the tier.
+            let runs = [runs, vec![9]].concat();
             let mut world = World::new(World::config(&[32]));
             let ids: Vec<Id> =
                 runs.iter().filter_map(|&pages| world.enter(0, u64::from(pages) * PAGE_BYTES)).collect();
+            let (runs, ids) = (&runs[..runs.len() - 1], &ids[..runs.len() - 1]);
             let residents = &mut world.transit.residents;
             residents.levels[0].slots.supply_mut().0.set_limit(limit);
-            let used: u32 = runs.iter().sum();
-            for (&id, &pages) in ids.iter().zip(&runs) {
+            let used = runs.iter().sum::<u32>() + 9;
+            for (&id, &pages) in ids.iter().zip(runs) {
                 prop_assert_eq!(residents.place_bytes(id), u64::from(pages) * PAGE_BYTES);
                 let left = used - pages;
                 let expected = pages >= wanted && left + wanted <= limit;
-                prop_assert_eq!(residents.is_large_enough(id, Fit::Run(wanted)), expected);
+                prop_assert_eq!(residents.is_large_enough(id, Fit::Run(wanted * PAGE_GRANULES)), expected);
                 prop_assert!(residents.is_large_enough(id, Fit::Slot(Class(0))));
             }
             prop_assert_eq!(residents.could_hold(u64::from(wanted) * PAGE_BYTES), wanted <= limit / 2);

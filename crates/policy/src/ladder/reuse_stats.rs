@@ -124,10 +124,9 @@ impl Learnt {
 
 /// Whether the fast tier has unused room, as it has until it was filled once.
 fn is_roomy(config: &LadderConfig, fast: &Level, fit: Fit) -> bool {
-    let pages = if let Fit::Run(pages) = fit { pages } else { 1 };
     let supply = fast.slots.supply();
-    let kept = config.watermarks.map_or(0.0, |marks| marks.high) * f64::from(supply.limit());
-    f64::from(supply.free()) > kept + f64::from(pages)
+    let kept = config.watermarks_of(0).map_or(0.0, |marks| marks.high) * f64::from(supply.limit());
+    f64::from(supply.free()) > kept + f64::from(fit.pages())
 }
 
 #[cfg(test)]

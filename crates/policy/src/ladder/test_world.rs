@@ -1,6 +1,7 @@
 //! A small ladder with items, for the tests of its parts. Items enter, are used and move as on a whole ladder, and nothing else
 //! happens by itself.
 
+use super::classes::PAGE_UNITS;
 use super::item_lifecycle::Transit;
 use super::residents::Use;
 use super::reuse_stats::Learnt;
@@ -128,8 +129,11 @@ impl World {
     /// All items that lie in a tier, by a walk over its pages.
     pub fn items(&self, tier: usize) -> Vec<Id> {
         let slots = &self.transit.residents.levels[tier].slots;
-        let heads = (0..slots.supply().pages_total()).filter(|&page| slots.pages().run_head(page) == page);
-        heads.flat_map(|page| slots.pages().items(page)).collect()
+        let places_of = |page| slots.pages().items(page).map(move |id| (id, page));
+        let all = (0..slots.supply().pages_total()).flat_map(places_of);
+        // Of a run the page where it begins.
+        let begins = |&(id, page): &(Id, u32)| self.transit.residents.nodes.loc(id).unit / PAGE_UNITS == page;
+        all.filter(begins).map(|(id, _)| id).collect()
     }
 
     /// The item of a tier and class that may go and was not used for longest, by a look at all of them.

@@ -281,6 +281,17 @@ impl Orders {
         donors
     }
 
+    /// The item at the cold end of a class's order, where it has one. Unlike [`Self::victim`] it changes nothing.
+    pub fn last(&self, tier: usize, class: Class) -> Option<Id> {
+        let (domain, mut last) = (self.domain(tier, class), None);
+        match (self.orders[tier], &self.policy) {
+            (Order::Lists, _) => self.lists.coldest(domain, 1, |id| last = Some(id)),
+            (Order::Policy(_), Some(policy)) => policy.coldest(domain, 1, |id| last = Some(id)),
+            _ => {}
+        }
+        last
+    }
+
     /// Visits items from the hot end of a list.
     pub fn hottest(&self, tier: usize, class: Class, count: usize, visit: impl FnMut(Id)) {
         self.lists.hottest(self.domain(tier, class), count, visit);

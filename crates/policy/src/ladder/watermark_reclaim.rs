@@ -66,8 +66,8 @@ impl Relief {
     /// Takes a page back, even from a protected tenant where no other has one to give.
     fn reclaim_or_force(tier: usize, transit: &mut Transit, context: &mut Context<'_>) -> bool {
         let reclaim = Reclaim::in_background(tier, transit);
-        reclaim.pages(1, transit, context)
-            || transit.residents.tenants().is_some() && reclaim.pages(1, transit, &mut context.forced())
+        reclaim.page(transit, context)
+            || transit.residents.tenants().is_some() && reclaim.page(transit, &mut context.forced())
     }
 
     /// Brings a tier from the low to the high watermark: class by class, then as a whole; `budget` items at most. Returns whether
@@ -81,7 +81,7 @@ impl Relief {
         giving: &mut Giving<'_>,
         context: &mut Context<'_>,
     ) -> bool {
-        let Some(marks) = giving.transit.residents.config.watermarks else { return false };
+        let Some(marks) = giving.transit.residents.config.watermarks_of(tier) else { return false };
         let is_last = tier + 1 == giving.transit.residents.levels.len();
         if is_last && !giving.transit.may_evict() {
             return false;
@@ -92,7 +92,7 @@ impl Relief {
         if free(giving) < (capacity_bytes * marks.low) as u64 {
             self.tiers[tier].pressed = true;
         }
-        self.relieve_tier(tier, budget, (capacity_bytes * marks.high) as u64, giving, context);
+        self.relieve_tier(tier, budget, (capacity_bytes * marks.high) as u64, exchange, giving, context);
         self.tiers[tier].pressed || giving.transit.residents.levels[tier].short() != 0
     }
 
@@ -110,15 +110,14 @@ impl Relief {
         while short != 0 && budget > 0 {
             let class = Class(short.trailing_zeros() as u8);
             let bit = 1 << class.index();
-            let transit = &mut *giving.transit;
             let passes = &mut self.tiers[tier].passes;
-            if transit.residents.levels[tier].will_be_enough(class, high)
-                || exchange.page_comes(tier, class, &mut transit.residents, context)
+            if giving.transit.residents.levels[tier].will_be_enough(class, high)
+                || exchange.page_comes(tier, class, giving, context)
             {
                 short &= !bit;
-                transit.residents.levels[tier].settle_short(class);
+                giving.transit.residents.levels[tier].settle_short(class);
             } else if *passes < PASSES_MAX
-                && !transit.residents.orders.is_at_hand(tier, class, &transit.residents.nodes)
+                && !giving.transit.residents.orders.is_at_hand(tier, class, &giving.transit.residents.nodes)
             {
                 // Next step.
                 *passes += 1;
@@ -140,6 +139,7 @@ impl Relief {
         tier: usize,
         mut budget: u32,
         enough_bytes: u64,
+        exchange: &mut Exchange,
         giving: &mut Giving<'_>,
         context: &mut Context<'_>,
     ) {
@@ -151,7 +151,7 @@ impl Relief {
                 self.tiers[tier].coldest_class = (left > 1).then_some((class, left - 1));
                 break;
             }
-            let gave = self.give_coldest(tier, giving, context);
+            let gave = self.give_coldest(tier, exchange, giving, context);
             budget -= u32::from(gave);
             if !gave || giving.transit.residents.levels[tier].will_be_free_bytes() >= enough_bytes {
                 self.tiers[tier].pressed = false;
@@ -162,7 +162,13 @@ impl Relief {
 
     /// Moves the tier's coldest item down or out. With lists that means to look at all of them, so several are taken from
     /// the coldest one, over as many steps as it takes, before it is looked for again.
-    fn give_coldest(&mut self, tier: usize, giving: &mut Giving<'_>, context: &mut Context<'_>) -> bool {
+    fn give_coldest(
+        &mut self,
+        tier: usize,
+        exchange: &mut Exchange,
+        giving: &mut Giving<'_>,
+        context: &mut Context<'_>,
+    ) -> bool {
         if let Some((class, left)) = self.tiers[tier].coldest_class.take()
             && giving.one_of(tier, class, context)
         {
@@ -172,9 +178,13 @@ impl Relief {
         let transit = &mut *giving.transit;
         let Residents { orders, nodes, levels, .. } = &mut transit.residents;
         let slots = &levels[tier].slots;
-        let Some(id) = orders.coldest(tier, (nodes, slots), context) else { return false };
-        let class = slots.pages().class_at(nodes.loc(id).unit);
+        let Some(mut id) = orders.coldest(tier, (nodes, slots), context) else { return false };
         let has_order_by_class = orders.has_order_by_class(tier);
+        if !has_order_by_class {
+            id = exchange.colder_than(tier, id, &mut transit.residents, context).unwrap_or(id);
+        }
+        let Residents { nodes, levels, .. } = &transit.residents;
+        let class = levels[tier].slots.pages().class_at(nodes.loc(id).unit);
         let gave = giving.item(tier, class, id, context);
         if gave && has_order_by_class {
             self.tiers[tier].coldest_class = Some((class, PRESSED_BATCH - 1));
@@ -267,7 +277,8 @@ mod tests {
                 prop_assert!(steps < 1000, "it ends");
             }
             world.settle();
-            let (level, marks) = (&world.transit.residents.levels[0], MARKS);
+            let residents = &world.transit.residents;
+            let (level, marks) = (&residents.levels[0], residents.config.watermarks_of(0).unwrap());
             prop_assert_eq!(level.short(), 0);
             prop_assert!(free_bytes(&world, 0) >= (level.usable_bytes() as f64 * marks.low) as u64);
             for class in world.classes().filter(|class| asked >> class.index() & 1 == 1) {

@@ -40,13 +40,8 @@ impl WarmStart<'_> {
     }
 
     fn take_up_tier(&mut self, tier: u8, found: &mut TakenUp) {
-        let mut page = 0;
-        while page < self.contents.items.tiers.kept_pages(tier) {
-            let Some(form) = self.contents.items.tiers.kept_form(tier, page) else {
-                page += 1;
-                continue;
-            };
-            let mut pages = 1;
+        for page in 0..self.contents.items.tiers.kept_pages(tier) {
+            let Some(form) = self.contents.items.tiers.kept_form(tier, page) else { continue };
             let (places, place_bytes) = form.places();
             for offset in places {
                 let unit = (u64::from(page) * PAGE_BYTES + offset as u64) / UNIT_BYTES;
@@ -56,12 +51,10 @@ impl WarmStart<'_> {
                 }
                 if self.take_up_item(loc, place_bytes, found) {
                     found.items += 1;
-                    pages = form.pages();
                 } else {
                     self.contents.items.tiers.unseal(loc);
                 }
             }
-            page += pages;
         }
     }
 

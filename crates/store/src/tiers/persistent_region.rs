@@ -119,11 +119,23 @@ impl Kept {
     #[inline]
     pub fn prepare(&mut self, region: &mut [u8], offset: usize, place_bytes: u64) {
         let page = offset / PAGE_BYTES as usize;
-        let form = Form::of_place(place_bytes);
-        let tail = &self.forms[page + 1..page + form.pages() as usize];
-        if self.forms[page] != form.word() || tail.iter().any(|&word| word != 0) {
+        let form = Form::of_place(offset as u64, place_bytes);
+        if self.forms[page] != form.word() || form.pages() > 1 && self.has_older_entry(page as u32, form) {
             self.cut(region, page as u32, form);
         }
+    }
+
+    /// Whether another page that a run lies on has an entry. The last one may: of a run that begins behind this one.
+    fn has_older_entry(&self, page: u32, form: Form) -> bool {
+        (page + 1..page + form.pages())
+            .any(|at| self.forms[at as usize] != 0 && !self.begins_behind(at, page, form))
+    }
+
+    /// Whether a run begins on the last page of another one, behind it.
+    fn begins_behind(&self, at: u32, page: u32, form: Form) -> bool {
+        at + 1 == page + form.pages()
+            && matches!(Form::of_word(self.forms[at as usize]),
+                Some(Form::Run { first, .. }) if first >= form.end_on_last_page())
     }
 
     /// Gives pages a form. No item lies on them.
@@ -136,7 +148,10 @@ impl Kept {
             put(region, State::NEXT_SESSION, &[0; 16]);
             self.begin_empty(region);
         }
-        for at in page..page + form.pages() {
+        for at in (page..page + form.pages())
+            .filter(|&at| at == page || !self.begins_behind(at, page, form))
+            .collect::<Vec<_>>()
+        {
             put(region, entry_offset(at), &0u64.to_le_bytes());
             self.forms[at as usize] = 0;
         }

@@ -44,8 +44,15 @@ impl Region {
             // The table of pages is empty, and that before the header says that it is a table.
             let before_pages = bytes.len().min(division.pages_offset as usize);
             bytes[..before_pages].fill(0);
-            let header = Header { capacity, layout: spec.layout, uuid: draw_uuid() }.to_bytes();
+            let header =
+                Header { capacity, layout: spec.layout, uuid: draw_uuid(), version: VERSION }.to_bytes();
             bytes[..header.len()].copy_from_slice(&header);
+        } else if let RegionState::Region(header) = Header::find(&mapped.bytes()[..HEADER_BYTES as usize])
+            && header.version < VERSION
+        {
+            // What is written from now on an older program cannot read.
+            let header = Header { version: VERSION, ..header }.to_bytes();
+            mapped.bytes_mut()[..header.len()].copy_from_slice(&header);
         }
         let has_disk = mapped.has_disk();
         let kept = Kept::open(mapped.bytes_mut(), division, boot::id(), has_disk);
@@ -200,7 +207,8 @@ mod tests {
         let spec = spec("strange");
         let version = [&b"TMREGION"[..], &[1, 0, 0, 0], &[0; 52]].concat();
         let damaged = {
-            let mut bytes = Header { capacity: CAPACITY, layout: 7, uuid: [0; 16] }.to_bytes();
+            let mut bytes =
+                Header { capacity: CAPACITY, layout: 7, uuid: [0; 16], version: VERSION }.to_bytes();
             bytes[33] = 1;
             bytes.to_vec()
         };

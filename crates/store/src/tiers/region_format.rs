@@ -6,12 +6,14 @@
 //! runs, then the table that says how each page is divided ([`Form`]), then the pages.
 
 use tiermem_base::{TierKind, TierSpec};
-use tiermem_policy::ladder::{PAGE_BYTES, UNIT_BYTES};
+use tiermem_policy::ladder::{GRANULE_BYTES, PAGE_BYTES, UNIT_BYTES};
 
 /// Bytes of the header with the padding behind it.
 pub const HEADER_BYTES: u64 = PAGE_BYTES;
-/// The version of the division. Another one is refused.
-pub const VERSION: u32 = 2;
+/// The version of the division. Older ones are taken up from [`OLDEST_VERSION`] on, and others refused.
+pub const VERSION: u32 = 3;
+/// Here runs were whole pages. Their entries still count.
+pub const OLDEST_VERSION: u32 = 2;
 /// Bytes of a page's entry in the table.
 pub const PAGE_ENTRY_BYTES: u64 = 16;
 
@@ -55,6 +57,8 @@ pub struct Header {
     pub layout: u64,
     /// Drawn when the region was made.
     pub uuid: [u8; 16],
+    /// The version of the division.
+    pub version: u32,
 }
 
 /// State of a region, by the bytes in its header's place.
@@ -81,7 +85,7 @@ impl Header {
     pub fn to_bytes(self) -> [u8; 64] {
         let mut bytes = [0; 64];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
         bytes[12..16].copy_from_slice(&(PAGE_BYTES as u32).to_le_bytes());
         bytes[16..24].copy_from_slice(&self.capacity.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.layout.to_le_bytes());
@@ -100,13 +104,14 @@ impl Header {
             return RegionState::Strange;
         }
         let version = u32::from_le_bytes(array(bytes, 8));
-        if version != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&version) {
             return RegionState::Version(version);
         }
         let header = Header {
             capacity: u64::from_le_bytes(array(bytes, 16)),
             layout: u64::from_le_bytes(array(bytes, 24)),
             uuid: array(bytes, 32),
+            version,
         };
         if header.to_bytes() == bytes[..64] { RegionState::Region(header) } else { RegionState::Damaged }
     }
@@ -165,25 +170,33 @@ pub enum Form {
         /// Units of a slot.
         units: u32,
     },
-    /// It is the first of this number of pages that hold one item.
+    /// A large item begins here, and may end on a later page.
     Run {
-        /// Pages.
-        pages: u32,
+        /// The granule of this page where it begins.
+        first: u32,
+        /// Granules that it has, more than a page of them.
+        granules: u32,
     },
 }
 
 /// In a form's word: a run.
 const RUN: u32 = 1 << 31;
+/// In a run's word: it counts granules, and before them says where the run begins. Without this the word is of [`OLDEST_VERSION`].
+const GRANULES: u32 = 1 << 30;
+/// Where in a run's word the granule stands at which it begins.
+const FIRST_SHIFT: u32 = 26;
 const PAGE_UNITS: u32 = (PAGE_BYTES / UNIT_BYTES) as u32;
+const PAGE_GRANULES: u32 = (PAGE_BYTES / GRANULE_BYTES) as u32;
 
 impl Form {
-    /// The form of pages with places of `bytes`.
+    /// The form of the page on which a place of `bytes` begins, at so many bytes from the first page.
     #[inline]
-    pub fn of_place(bytes: u64) -> Self {
+    pub fn of_place(offset: u64, bytes: u64) -> Self {
         if bytes <= PAGE_BYTES {
             Form::Slots { units: (bytes / UNIT_BYTES) as u32 }
         } else {
-            Form::Run { pages: (bytes / PAGE_BYTES) as u32 }
+            let first = (offset % PAGE_BYTES / GRANULE_BYTES) as u32;
+            Form::Run { first, granules: (bytes / GRANULE_BYTES) as u32 }
         }
     }
 
@@ -192,17 +205,22 @@ impl Form {
     pub fn word(self) -> u32 {
         match self {
             Form::Slots { units } => units,
-            Form::Run { pages } => RUN | pages,
+            Form::Run { first, granules } => RUN | GRANULES | first << FIRST_SHIFT | granules,
         }
     }
 
     /// The form of such a word. `None`: there is none.
     pub fn of_word(word: u32) -> Option<Self> {
-        match word & !RUN {
-            0 => None,
-            pages if word & RUN != 0 => Some(Form::Run { pages }),
-            units => (units <= PAGE_UNITS).then_some(Form::Slots { units }),
+        if word & RUN == 0 {
+            return (1..=PAGE_UNITS).contains(&word).then_some(Form::Slots { units: word });
         }
+        let rest = word & !(RUN | GRANULES);
+        if word & GRANULES == 0 {
+            let granules = rest.checked_mul(PAGE_GRANULES).filter(|&granules| granules > 0)?;
+            return Some(Form::Run { first: 0, granules });
+        }
+        let (first, granules) = (rest >> FIRST_SHIFT, rest & ((1 << FIRST_SHIFT) - 1));
+        (first < PAGE_GRANULES && granules > 0).then_some(Form::Run { first, granules })
     }
 
     /// The entry of page `page`, but for the generation with which it begins.
@@ -222,18 +240,29 @@ impl Form {
 
     /// Where items begin within the page, in bytes, and how many bytes each may have.
     pub fn places(self) -> (impl Iterator<Item = usize>, usize) {
-        let (count, bytes) = match self {
-            Form::Slots { units } => ((PAGE_UNITS / units) as usize, units as usize * UNIT_BYTES as usize),
-            Form::Run { pages } => (1, pages as usize * PAGE_BYTES as usize),
+        let granule_bytes = GRANULE_BYTES as usize;
+        let (begin, count, bytes) = match self {
+            Form::Slots { units } => (0, (PAGE_UNITS / units) as usize, units as usize * UNIT_BYTES as usize),
+            Form::Run { first, granules } => {
+                (first as usize * granule_bytes, 1, granules as usize * granule_bytes)
+            }
         };
-        ((0..count).map(move |slot| slot * bytes), bytes)
+        ((0..count).map(move |slot| begin + slot * bytes), bytes)
     }
 
     /// Pages that it spans.
     pub fn pages(self) -> u32 {
         match self {
             Form::Slots { .. } => 1,
-            Form::Run { pages } => pages,
+            Form::Run { first, granules } => (first + granules).div_ceil(PAGE_GRANULES),
+        }
+    }
+
+    /// The granule of its last page behind which that page may belong to another run.
+    pub fn end_on_last_page(self) -> u32 {
+        match self {
+            Form::Slots { .. } => PAGE_GRANULES,
+            Form::Run { first, granules } => first + granules - (self.pages() - 1) * PAGE_GRANULES,
         }
     }
 }
@@ -253,7 +282,8 @@ mod tests {
 
     #[test]
     fn an_entry_is_known_in_its_place_and_its_generation_only() {
-        for form in [Form::Slots { units: 4 }, Form::Slots { units: 4096 }, Form::Run { pages: 3 }] {
+        let run = Form::Run { first: 5, granules: 98 };
+        for form in [Form::Slots { units: 4 }, Form::Slots { units: 4096 }, run] {
             let entry = [&7u64.to_le_bytes()[..], &form.entry(5, 7)].concat();
             assert_eq!(Form::read(&entry, 5, 7), Some(form));
             assert_eq!(Form::read(&entry, 6, 7), None);
@@ -264,13 +294,24 @@ mod tests {
                 assert_eq!(Form::read(&broken, 5, 7), None, "{at}");
             }
         }
-        assert_eq!(Form::of_place(PAGE_BYTES), Form::Slots { units: 4096 });
-        assert_eq!(Form::of_place(3 * PAGE_BYTES), Form::Run { pages: 3 });
+        assert_eq!(Form::of_place(0, PAGE_BYTES), Form::Slots { units: 4096 });
+        assert_eq!(Form::of_place(7 * PAGE_BYTES + 5 * GRANULE_BYTES, 98 * GRANULE_BYTES), run);
+        assert_eq!((run.pages(), run.end_on_last_page()), (7, 7));
+        assert_eq!(
+            (
+                Form::Run { first: 0, granules: 32 }.pages(),
+                Form::Run { first: 0, granules: 32 }.end_on_last_page()
+            ),
+            (2, 16)
+        );
+        assert_eq!(run.places().0.collect::<Vec<_>>(), [5 * 4096]);
+        // As the version before wrote them.
+        assert_eq!(Form::of_word(RUN | 3), Some(Form::Run { first: 0, granules: 48 }));
         assert_eq!(Form::Slots { units: 5 }.places().0.last(), Some(818 * 80));
-        assert_eq!((Form::of_word(0), Form::of_word(RUN), Form::of_word(4097)), (None, None, None));
+        assert_eq!([0, RUN, 4097, RUN | GRANULES].map(Form::of_word), [None; 4]);
     }
 
-    const HEADER: Header = Header { capacity: 1 << 20, layout: 7, uuid: [9; 16] };
+    const HEADER: Header = Header { capacity: 1 << 20, layout: 7, uuid: [9; 16], version: VERSION };
 
     #[test]
     fn a_header_is_known_and_anything_else_is_not() {
@@ -292,7 +333,7 @@ mod tests {
     #[test]
     fn the_header_is_golden() {
         let bytes = HEADER.to_bytes();
-        assert_eq!(&bytes[..16], b"TMREGION\x02\0\0\0\0\0\x01\0");
+        assert_eq!(&bytes[..16], b"TMREGION\x03\0\0\0\0\0\x01\0");
         assert_eq!(&bytes[16..32], &[0, 0, 16, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(u32::from_le_bytes(array(&bytes, 60)), crc32fast::hash(&bytes[..60]));
     }

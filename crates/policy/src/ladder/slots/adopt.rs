@@ -2,7 +2,7 @@
 
 use super::{Page, PageState, Slots};
 use crate::Id;
-use crate::ladder::classes::{Fit, PAGE_UNITS};
+use crate::ladder::classes::{Fit, GRANULE_UNITS, PAGE_GRANULES, PAGE_UNITS};
 
 impl Slots {
     /// Takes the place at `unit` for `id`, which must be the page's last so far. `false`, and nothing done, where it is
@@ -16,7 +16,7 @@ impl Slots {
                 if within % units != 0 || slot >= self.classes.slots_per_page(class) {
                     return false;
                 }
-                if self.supply.are_free(at, 1) {
+                if self.supply.are_free(at * PAGE_GRANULES..(at + 1) * PAGE_GRANULES) {
                     self.give(at, class);
                 }
                 let ours =
@@ -27,10 +27,12 @@ impl Slots {
                 }
                 taken
             }
-            Fit::Run(pages) => {
-                let free = within == 0 && self.supply.are_free(at, pages);
+            Fit::Run(count) => {
+                let first = unit / GRANULE_UNITS;
+                let granules = first..first.saturating_add(count);
+                let free = unit.is_multiple_of(GRANULE_UNITS) && self.supply.are_free(granules.clone());
                 if free {
-                    self.give_run(at, pages, id);
+                    self.give_run(granules, id);
                 }
                 free
             }

@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::page::{NO_PAGE, Page, PageState, Pages, reserve_some};
+use super::page::{NO_PAGE, Page, PageState};
+use super::pages::{Pages, reserve_some};
 use crate::Id;
 use crate::ladder::classes::{Class, SizeClasses};
 use tiermem_base::Rng;
@@ -37,7 +38,7 @@ pub(in crate::ladder) struct ClassUse {
 pub(in crate::ladder) struct ByClass {
     classes: Arc<SizeClasses>,
     spaces: Vec<Space>,
-    /// Pages of each class, a run by its head: random items are drawn from them.
+    /// Pages of each class, of runs those on which one begins: random items are drawn from them.
     members: Vec<Vec<u32>>,
     /// Of those lists. Each step of the ladder asks for it, so it is counted when a list grows.
     member_bytes: u64,
@@ -149,33 +150,48 @@ impl ByClass {
         }
     }
 
-    /// A page has been given to its class, all slots of it free.
+    /// A page has been given to its class, all slots of it free. A page of runs is a member once a run begins there.
     pub(super) fn join(&mut self, at: u32, pages: &mut Pages) {
-        let page = pages.page(at);
-        let state = page.state();
-        self.run_pages += u32::from(state != PageState::Slots);
-        if state == PageState::RunTail {
+        if pages.page(at).state() == PageState::Runs {
+            self.run_pages += 1;
             return;
         }
+        self.add_member(at, pages);
+        self.count_free(at, pages);
+        self.link(at, pages);
+    }
+
+    /// A run begins on a page.
+    pub(super) fn join_run(&mut self, head: u32, pages: &mut Pages) {
+        self.add_member(head, pages);
+    }
+
+    fn add_member(&mut self, at: u32, pages: &mut Pages) {
+        let page = pages.page(at);
         let members = &mut self.members[page.class().index()];
         page.at = members.len() as u32;
         let before = members.capacity();
         reserve_some(members, 1);
         self.member_bytes += (members.capacity() - before) as u64 * 4;
         members.push(at);
-        if state == PageState::Slots {
-            self.count_free(at, pages);
-            self.link(at, pages);
-        }
     }
 
     /// Takes a page out of its class.
     pub(super) fn part(&mut self, at: u32, pages: &mut Pages) {
-        self.run_pages -= u32::from(pages.page(at).state() != PageState::Slots);
-        let page = pages.page(at);
-        if page.state() == PageState::RunTail {
-            return;
+        if pages.page(at).state() == PageState::Runs {
+            self.run_pages -= 1;
+        } else {
+            self.remove_member(at, pages);
         }
+    }
+
+    /// No run begins on a page any more.
+    pub(super) fn part_run(&mut self, head: u32, pages: &mut Pages) {
+        self.remove_member(head, pages);
+    }
+
+    fn remove_member(&mut self, at: u32, pages: &mut Pages) {
+        let page = pages.page(at);
         let (members, position) = (&mut self.members[page.class().index()], page.at);
         members.swap_remove(position as usize);
         if let Some(&moved) = members.get(position as usize) {
@@ -183,13 +199,13 @@ impl ByClass {
         }
     }
 
-    /// Pages that a class has, a run by its head.
+    /// Pages that a class has, of runs those on which one begins.
     #[inline]
     pub fn members(&self, class: Class) -> &[u32] {
         &self.members[class.index()]
     }
 
-    /// The class of page runs.
+    /// The class of runs.
     #[inline]
     pub fn runs(&self) -> Class {
         self.classes.runs()
@@ -268,8 +284,7 @@ mod tests {
     fn recount(pages: &Pages, class: Class) -> (BTreeSet<u32>, BTreeSet<u32>, u32, u32) {
         let mut of_class = (BTreeSet::new(), BTreeSet::new(), 0, 0);
         for (at, page) in (0..PAGES).filter_map(|at| Some((at, pages.get(at)?))) {
-            let is_here =
-                matches!(page.state(), PageState::Slots | PageState::RunHead) && page.class() == class;
+            let is_here = (page.state() == PageState::Slots || page.has_run_head()) && page.class() == class;
             if is_here {
                 of_class.0.insert(at);
                 of_class.3 += page.used();

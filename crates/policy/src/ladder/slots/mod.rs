@@ -1,32 +1,37 @@
-//! Slots: the space of one tier, as pages given to classes, slots within them, and page runs for large items.
+//! Slots: the space of one tier, as pages given to classes, slots within them, and runs of granules for large items.
 //!
 //! | file | part | owns |
 //! | --- | --- | --- |
-//! | `page.rs` | [`Pages`] | what each page is, and which item holds each of its slots |
+//! | `pages.rs`, `page.rs` | [`Pages`] | what each page is, and which item holds each of its slots |
 //! | `by_class.rs` | [`ByClass`] | the pages of each class, those with a free slot, how many slots there are |
-//! | `supply.rs` | [`Supply`] | which pages may be given out, and how many; which are kept for a large item (`reserved_range.rs`) |
+//! | `supply.rs` | [`Supply`] | which pages may be given out, and how many; which granules are free for runs (`free_granules.rs`); which pages are kept for a large item (`reserved_range.rs`) |
 //! | `touched.rs` | [`Touched`] | which pages have memory, and of which it is taken ahead (`prefault.rs`) |
 //!
 //! [`Slots`] takes space and gives it back, which concerns all four. Each can be read by itself.
 
 mod adopt;
 mod by_class;
+mod free_granules;
 mod page;
+mod pages;
 mod prefault;
 mod reserved_range;
 mod supply;
 mod touched;
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::classes::{Class, Fit, PAGE_BYTES, PAGE_UNITS, SizeClasses, UNIT_BYTES};
+use super::classes::{
+    Class, Fit, GRANULE_UNITS, PAGE_BYTES, PAGE_GRANULES, PAGE_UNITS, SizeClasses, UNIT_BYTES,
+};
 use crate::Id;
 use crate::deferred_free::DeferredFree;
 pub(super) use by_class::ByClass;
 use by_class::ClassUse;
 pub use page::Holder;
-pub(super) use page::Pages;
 use page::{Page, PageState};
+pub(super) use pages::{Pages, granules_on, pages_of};
 pub(super) use prefault::distance_pages;
 pub(super) use supply::Supply;
 pub(super) use touched::Touched;
@@ -108,12 +113,20 @@ impl Slots {
                 let at = self.by_class.partial(class).or_else(|| self.give_page(class))?;
                 Some(self.take_slot(at, class, id))
             }
-            Fit::Run(pages) => {
-                let first = self.supply.first_run(pages)?;
-                self.give_run(first, pages, id);
-                Some(first * PAGE_UNITS)
+            Fit::Run(granules) => {
+                let first = self.supply.first_row(granules)?;
+                self.give_run(first..first + granules, id);
+                Some(first * GRANULE_UNITS)
             }
         }
+    }
+
+    /// A place for a run that begins with this granule, if it is free and may be given out.
+    pub fn take_run_at(&mut self, first: u32, fit: Fit, id: Id) -> Option<u32> {
+        let Fit::Run(granules) = fit else { return None };
+        let row = first..first + granules;
+        self.supply.are_free(row.clone()).then(|| self.give_run(row, id))?;
+        Some(first * GRANULE_UNITS)
     }
 
     fn take_slot(&mut self, at: u32, class: Class, id: Id) -> u32 {
@@ -123,7 +136,7 @@ impl Slots {
     }
 
     fn give_page(&mut self, class: Class) -> Option<u32> {
-        let at = self.supply.first_run(1)?;
+        let at = self.supply.first_page()?;
         self.give(at, class);
         Some(at)
     }
@@ -133,12 +146,36 @@ impl Slots {
         self.open_page(at, Page::of_slots(class, self.classes.slots_per_page(class)));
     }
 
-    /// Gives free pages to one item.
-    fn give_run(&mut self, first: u32, pages: u32, id: Id) {
-        let class = self.classes.runs();
-        self.open_page(first, Page::run_head(class, pages, id));
-        for distance in 1..pages {
-            self.open_page(first + distance, Page::run_tail(class, distance));
+    /// Gives free granules to one item.
+    fn give_run(&mut self, granules: Range<u32>, id: Id) {
+        for at in pages_of(&granules) {
+            if self.pages.is_free(at) {
+                self.open_page(at, Page::of_runs(self.classes.runs()));
+            }
+        }
+        self.pages.begin_run(granules.clone(), id);
+        self.by_class.join_run(granules.start / PAGE_GRANULES, &mut self.pages);
+        self.note_ends(&granules);
+    }
+
+    /// Takes back the run that begins on a page.
+    fn take_run_back(&mut self, head: u32) {
+        self.by_class.part_run(head, &mut self.pages);
+        let granules = self.pages.end_run(head);
+        for at in pages_of(&granules) {
+            if self.pages.free_granules(at) == u16::MAX {
+                self.close_page(at);
+            }
+        }
+        self.note_ends(&granules);
+    }
+
+    /// Notes which granules are free on the two pages of a run that others may share.
+    fn note_ends(&mut self, granules: &Range<u32>) {
+        for at in [granules.start / PAGE_GRANULES, (granules.end - 1) / PAGE_GRANULES] {
+            if !self.pages.is_free(at) {
+                self.supply.note_granules(at, &self.pages);
+            }
         }
     }
 
@@ -155,12 +192,48 @@ impl Slots {
         self.supply.note_closed(at);
     }
 
+    /// Whether there is room for a run of so many granules once that at `unit` is free.
+    pub fn is_room_for(&self, granules: u32, unit: u32) -> bool {
+        let run = self.pages.run(unit / PAGE_UNITS);
+        !run.is_empty() && self.supply.is_room_after(&run, granules, &self.pages)
+    }
+
+    /// Everyone on a page whose place lies in a row of granules, at least in part. A page of slots lies in it as a whole.
+    pub fn holders_in<'a>(&'a self, page: u32, row: &'a Range<u32>) -> impl Iterator<Item = Holder> + 'a {
+        let of_slots = self.pages.page_use(page).map(|_| self.pages.holders(page));
+        let runs = self.pages.runs_on(page).filter(|(run, _)| run.start < row.end && row.start < run.end);
+        of_slots.into_iter().flatten().chain(runs.map(|(_, holder)| holder))
+    }
+
+    /// The live items among them.
+    pub fn items_in<'a>(&'a self, page: u32, row: &'a Range<u32>) -> impl Iterator<Item = Id> + 'a {
+        let item = |holder| if let Holder::Item(id) = holder { Some(id) } else { None };
+        self.holders_in(page, row).filter_map(item)
+    }
+
+    /// The page of an item's place; of a run one that it shares with no other, if there is one.
+    pub fn own_page(&self, unit: u32) -> u32 {
+        let head = unit / PAGE_UNITS;
+        let run = self.pages.run(head);
+        let own = (run.start.div_ceil(PAGE_GRANULES)..run.end / PAGE_GRANULES).next();
+        own.filter(|_| !run.is_empty()).unwrap_or(head)
+    }
+
+    /// Where a row of granules begins that takes a page: with the run that lies at the page's start, if one does, and with the free
+    /// granules before it.
+    pub fn start_of_row(&self, page: u32) -> u32 {
+        let start = page * PAGE_GRANULES;
+        let first = self.pages.runs_on(page).map(|(run, _)| run.start).find(|&first| first <= start);
+        let first = first.unwrap_or(start);
+        first - self.supply.free_before(first)
+    }
+
     /// Gives back the space at `unit`.
     pub fn release(&mut self, unit: u32) {
         let (at, slot) = self.pages.locate(unit);
         let page = self.pages.page(at);
-        if page.state() == PageState::RunHead {
-            (at..at + page.run_pages()).for_each(|page| self.close_page(page));
+        if page.state() == PageState::Runs {
+            self.take_run_back(at);
             return;
         }
         page.release(slot);
@@ -246,6 +319,17 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    #[test]
+    fn a_run_is_given_the_granules_that_are_named_if_they_are_free() {
+        let mut slots = Slots::new(Arc::new(SizeClasses::geometric(1.08)), 8);
+        let (first, fit) = (2 * PAGE_GRANULES + 5, Fit::Run(40));
+        assert_eq!(slots.take_run_at(first, fit, Id(1)), Some(first * GRANULE_UNITS));
+        assert_eq!(slots.take_run_at(first + 39, fit, Id(2)), None, "its last granule is taken");
+        assert_eq!(slots.take_run_at(first + 40, fit, Id(2)), Some((first + 40) * GRANULE_UNITS));
+        slots.supply_mut().0.set_limit(7);
+        assert_eq!(slots.take(Fit::Run(33), Id(3)), None, "two pages are free, and one may be used");
+    }
+
     proptest! {
         /// No two items ever overlap, addresses lie within the tier, and the counters equal a recount.
         #[test]
@@ -274,11 +358,27 @@ mod tests {
                     end = u64::from(unit) * UNIT_BYTES + bytes;
                 }
                 prop_assert!(end <= 24 * PAGE_BYTES && slots.supply().used() <= 24);
-                let mut ids: Vec<_> = (0..24).filter(|&at| slots.pages().run_head(at) == at).flat_map(|at| slots.pages().holders(at)).collect();
-                ids.sort_by_key(|holder| match holder { Holder::Item(id) => id.0, Holder::Ghost => 0 });
-                let mut expected: Vec<_> = held.values().map(|&(_, id)| Holder::Item(id)).collect();
-                expected.sort_by_key(|holder| match holder { Holder::Item(id) => id.0, Holder::Ghost => 0 });
-                prop_assert_eq!(ids, expected);
+                let ends = |unit: u32, bytes: u64| (u64::from(unit) * UNIT_BYTES + bytes).div_ceil(PAGE_BYTES) as u32;
+                for page in 0..24 {
+                    // Everyone whose place reaches into the page.
+                    let here = held.iter().filter(|&(&unit, &(bytes, _))| (unit / PAGE_UNITS..ends(unit, bytes)).contains(&page));
+                    let mut expected: Vec<u32> = here.map(|(_, (_, id))| id.0).collect();
+                    expected.sort();
+                    let mut ids: Vec<u32> = slots.pages().items(page).map(|id| id.0).collect();
+                    ids.sort();
+                    prop_assert_eq!(ids, expected);
+                }
+                if let Some((&unit, _)) = held.range(pick.index(24) as u32 * PAGE_UNITS..).find(|(_, (bytes, _))| *bytes > PAGE_BYTES) {
+                    let mut without = slots.clone();
+                    without.release(unit);
+                    for granules in [17, 20, 33, 60] {
+                        let is_room = slots.is_room_for(granules, unit);
+                        let had = slots.clone().take(Fit::Run(granules), id).is_some();
+                        let has = without.clone().take(Fit::Run(granules), id).is_some();
+                        prop_assert!(has || !is_room, "room for {} is promised", granules);
+                        prop_assert!(is_room || had || !has, "room for {} is there", granules);
+                    }
+                }
             }
             for unit in held.into_keys() {
                 slots.release(unit);
@@ -292,14 +392,14 @@ mod tests {
     fn a_lower_limit_gives_back_what_was_touched() {
         let classes = Arc::new(SizeClasses::geometric(2.0));
         let mut slots = Slots::new(classes, 4);
-        let runs: Vec<_> = (0..4).map(|id| slots.take(Fit::Run(1), Id(id)).unwrap()).collect();
+        let runs: Vec<_> = (0..4).map(|id| slots.take(Fit::Run(PAGE_GRANULES), Id(id)).unwrap()).collect();
         slots.release(runs[3]);
         slots.release(runs[2]);
         slots.supply.set_limit(3);
         assert_eq!(slots.supply().free(), 1);
         assert_eq!(slots.touched.take_surplus(&slots.supply, &slots.pages), Some(3));
         assert_eq!(slots.touched.take_surplus(&slots.supply, &slots.pages), None);
-        assert!(slots.take(Fit::Run(1), Id(9)).is_some());
-        assert!(slots.take(Fit::Run(1), Id(10)).is_none());
+        assert!(slots.take(Fit::Run(PAGE_GRANULES), Id(9)).is_some());
+        assert!(slots.take(Fit::Run(PAGE_GRANULES), Id(10)).is_none());
     }
 }

@@ -98,10 +98,12 @@ mod tests {
     use super::super::Slots;
     use super::*;
     use crate::Id;
-    use crate::ladder::classes::{Fit, PAGE_UNITS, SizeClasses};
+    use crate::ladder::classes::{Fit, PAGE_GRANULES, PAGE_UNITS, SizeClasses};
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;
+
+    const ONE_PAGE: Fit = Fit::Run(PAGE_GRANULES);
 
     fn slots(pages: u32, distance: u32) -> Slots {
         let mut slots = Slots::new(Arc::new(SizeClasses::geometric(1.3)), pages);
@@ -127,7 +129,7 @@ mod tests {
         asked.extend(take_ahead(&mut slots).unwrap());
         assert_eq!(asked.len() as u32, PIECE_PAGES, "an empty tier holds little");
         for at in 0..1000u32 {
-            let unit = slots.take(Fit::Run(1), Id(at)).unwrap();
+            let unit = slots.take(ONE_PAGE, Id(at)).unwrap();
             assert!(asked.contains(&(unit / PAGE_UNITS)), "page {}", unit / PAGE_UNITS);
             asked.extend(take_ahead(&mut slots).into_iter().flatten());
             assert!(asked.len() as u32 <= at + 1 + 40 + 1);
@@ -135,7 +137,7 @@ mod tests {
         assert_eq!(asked.len(), 1000);
         // Reused pages were held all along.
         (0..500).for_each(|page| slots.release(page * PAGE_UNITS));
-        (0..500).for_each(|at| assert!(slots.take(Fit::Run(1), Id(at)).is_some()));
+        (0..500).for_each(|at| assert!(slots.take(ONE_PAGE, Id(at)).is_some()));
         assert_eq!(take_ahead(&mut slots), None);
     }
 
@@ -143,7 +145,7 @@ mod tests {
     fn a_large_item_is_followed_by_what_comes_behind_it() {
         let mut slots = slots(1000, 64);
         take_ahead(&mut slots);
-        slots.take(Fit::Run(100), Id(1)).unwrap();
+        slots.take(Fit::Run(100 * PAGE_GRANULES), Id(1)).unwrap();
         assert_eq!(take_ahead(&mut slots), Some(100..164));
         assert_eq!(take_ahead(&mut slots), None);
     }
@@ -157,7 +159,7 @@ mod tests {
         assert_eq!(distance_pages(0, 1 << 40), 0);
         let mut slots = slots(100, 0);
         for id in 0..100 {
-            slots.take(Fit::Run(1), Id(id)).unwrap();
+            slots.take(ONE_PAGE, Id(id)).unwrap();
             assert_eq!(take_ahead(&mut slots), None);
         }
     }
@@ -181,8 +183,8 @@ mod tests {
                         let unit = slots.take(fit, Id(number as u32));
                         prop_assert_eq!(unit, without.take(fit, Id(number as u32)));
                         if let Some(unit) = unit {
-                            let pages = if let Fit::Run(pages) = fit { pages } else { 1 };
-                            held.extend(unit / PAGE_UNITS..unit / PAGE_UNITS + pages);
+                            let end = (unit + slots.classes.fit_units(fit)).div_ceil(PAGE_UNITS);
+                            held.extend(unit / PAGE_UNITS..end);
                             taken.insert(unit, fit);
                         }
                     }
@@ -201,7 +203,7 @@ mod tests {
                         let pages = pick.index(PAGES as usize + 1) as u32;
                         for slots in [&mut slots, &mut without] {
                             let (supply, all) = slots.supply_mut();
-                            supply.set_end(pages, |page| all.is_free(page));
+                            supply.set_end(pages, |page| all.free_granules(page));
                         }
                     }
                     6 => {

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
+use super::free_granules::FreeGranules;
+use super::pages::{Pages, granules_on, pages_of};
 use super::reserved_range::Held;
+use crate::ladder::classes::PAGE_GRANULES;
 use crate::ladder::page_set::PageSet;
 
 /// The free pages of a tier, and how many of them may be used.
@@ -10,7 +13,9 @@ use crate::ladder::page_set::PageSet;
 pub(in crate::ladder) struct Supply {
     /// Pages that may be given out, the limit permitting.
     free: PageSet,
-    /// Pages that are kept for a large item.
+    /// Granules that may be given to runs: those of free pages, and the rest of pages of runs.
+    granules: FreeGranules,
+    /// Granules that are kept for a large item.
     held: Held,
     /// Pages from this one on are not given out.
     end: u32,
@@ -21,8 +26,11 @@ pub(in crate::ladder) struct Supply {
 impl Supply {
     /// `pages_total` pages, all free.
     pub(super) fn new(pages_total: u32) -> Self {
+        let mut granules = FreeGranules::none(pages_total);
+        (0..pages_total).for_each(|page| granules.set(page, u16::MAX));
         Supply {
             free: PageSet::full(pages_total),
+            granules,
             held: Held::default(),
             end: pages_total,
             limit: pages_total,
@@ -34,7 +42,7 @@ impl Supply {
     pub(super) fn clear(&mut self) {
         let Supply { end, limit, .. } = *self;
         *self = Supply::new(self.pages_total());
-        self.set_end(end, |_| true);
+        self.set_end(end, |_| u16::MAX);
         self.limit = limit;
     }
 
@@ -60,16 +68,17 @@ impl Supply {
 
     /// Changes the end: all pages before it may be given out. Pages behind it stay until they were emptied, so that a tier that
     /// was made smaller has the same order of pages as one that always was.
-    pub fn set_end(&mut self, end: u32, is_free: impl Fn(u32) -> bool) {
+    ///
+    /// `free` tells the granules of a page that are free: [`Pages::free_granules`].
+    pub fn set_end(&mut self, end: u32, free: impl Fn(u32) -> u16) {
         let (before, end) = (self.end, end.min(self.pages_total()));
         self.end = end;
         for page in end..before {
             self.free.remove(page);
+            self.granules.set(page, 0);
         }
         for page in before..end {
-            if is_free(page) && !self.held.overlaps(&(page..page + 1)) {
-                self.free.insert(page);
-            }
+            self.set_free(page, free(page));
         }
         self.limit = end;
     }
@@ -89,14 +98,44 @@ impl Supply {
         &self.free
     }
 
-    /// The lowest pages in a row that can be given out.
-    pub fn first_run(&mut self, pages: u32) -> Option<u32> {
-        if pages > self.free() { None } else { self.free.first_run(pages) }
+    /// The lowest page that can be given out.
+    pub fn first_page(&mut self) -> Option<u32> {
+        if self.free() == 0 { None } else { self.free.first() }
     }
 
-    /// Whether `pages` pages in a row are free, whether they may be given out or not.
-    pub fn has_pages_in_row(&mut self, pages: u32) -> bool {
-        self.free.first_run(pages).is_some()
+    /// The first of the lowest granules in a row that can be given out.
+    pub fn first_row(&mut self, granules: u32) -> Option<u32> {
+        let first = self.granules.first_row(granules)?;
+        (self.pages_opened(&(first..first + granules)) <= self.free()).then_some(first)
+    }
+
+    /// Whether so many granules in a row can be given out once a run on these pages is free.
+    pub(super) fn is_room_after(&self, run: &Range<u32>, granules: u32, pages: &Pages) -> bool {
+        let first = run.start - self.granules.free_before(run.start, granules);
+        let row = first..first.saturating_add(granules);
+        if row.end > run.end + self.granules.free_from(run.end, granules) {
+            return false;
+        }
+        let closes = |at: &u32| pages.free_granules(*at) | granules_on(*at, run) == u16::MAX;
+        let closed = pages_of(run).filter(closes).count() as u32;
+        let opens = |at: &u32| self.free.contains(*at) || pages_of(run).contains(at) && closes(at);
+        let opened = pages_of(&row).filter(opens).count() as u32;
+        self.used + self.held.free() + opened <= self.limit + closed
+    }
+
+    /// Free granules before this one on the page before it.
+    pub(super) fn free_before(&self, granule: u32) -> u32 {
+        self.granules.free_before(granule, PAGE_GRANULES - 1)
+    }
+
+    /// Free pages among those that these free granules lie on.
+    fn pages_opened(&self, granules: &Range<u32>) -> u32 {
+        pages_of(granules).filter(|&page| self.free.contains(page)).count() as u32
+    }
+
+    /// Whether so many granules in a row are free, whether they may be given out or not.
+    pub fn has_row(&mut self, granules: u32) -> bool {
+        self.granules.first_row(granules).is_some()
     }
 
     /// How many pages have to become free before `pages` may be given out.
@@ -104,81 +143,101 @@ impl Supply {
         (self.used + self.held.free() + pages).saturating_sub(self.limit)
     }
 
-    /// Whether `pages` pages from `at` on are free and may be given out.
-    pub(super) fn are_free(&self, at: u32, pages: u32) -> bool {
-        let end = u64::from(at) + u64::from(pages);
-        end <= u64::from(self.end)
-            && self.used.saturating_add(pages) <= self.limit
-            && (at..at + pages).all(|page| self.free.contains(page))
+    /// Whether these granules are free and may be given out.
+    pub(super) fn are_free(&self, granules: Range<u32>) -> bool {
+        granules.end.div_ceil(PAGE_GRANULES) <= self.end
+            && self.granules.free_from(granules.start, granules.len() as u32) == granules.len() as u32
+            && self.pages_opened(&granules) + self.used <= self.limit
     }
 
     /// A free page is given out.
     pub(super) fn note_opened(&mut self, at: u32) {
         self.free.remove(at);
+        self.granules.set(at, 0);
         self.used += 1;
+    }
+
+    /// Other granules of a page of runs are free now.
+    pub(super) fn note_granules(&mut self, at: u32, pages: &Pages) {
+        self.set_free(at, pages.free_granules(at));
     }
 
     /// A page is free again.
     pub(super) fn note_closed(&mut self, at: u32) {
         if !self.held.keeps(at) {
-            self.set_free(at);
+            self.set_free(at, u16::MAX);
         }
         self.used -= 1;
     }
 
-    fn set_free(&mut self, page: u32) {
-        if page < self.end {
-            self.free.insert(page);
+    /// These granules of a page are free, and are given out unless they are held or lie behind the end.
+    fn set_free(&mut self, page: u32, granules: u16) {
+        if page < self.end && !self.held.overlaps(&(page..page + 1)) {
+            self.granules.set(page, granules);
+            if granules == u16::MAX {
+                self.free.insert(page);
+            }
         }
     }
 
-    /// Keeps a window of pages for one large item: pages that become free in it are given to no other. There is one window at a
-    /// time: the free pages of the one before can be given out again. An empty window keeps nothing.
-    pub fn hold(&mut self, window: Range<u32>, is_free: impl Fn(u32) -> bool) {
-        for page in std::mem::take(&mut self.held).window().filter(|&page| is_free(page)) {
-            self.set_free(page);
+    /// Keeps a row of granules for one large item: what becomes free on its pages is given to no other. There is one row at a
+    /// time: the free pages of the one before can be given out again. An empty row keeps nothing.
+    ///
+    /// `free` tells the granules of a page that are free: [`Pages::free_granules`].
+    pub fn hold(&mut self, granules: Range<u32>, free: impl Fn(u32) -> u16) {
+        for page in std::mem::take(&mut self.held).pages() {
+            self.set_free(page, free(page));
         }
-        self.held = Held::of(window.clone());
-        for page in window.filter(|&page| is_free(page)) {
-            self.free.remove(page);
-            self.held.keeps(page);
+        self.held = Held::of(granules);
+        for page in self.held.pages() {
+            self.granules.set(page, 0);
+            if free(page) == u16::MAX {
+                self.free.remove(page);
+                self.held.keeps(page);
+            }
         }
     }
 
-    /// The window.
+    /// The row that is kept.
     pub fn held(&self) -> &Held {
         &self.held
     }
 
-    /// Whether the pages of the window may be given out, as many as they are.
+    /// Whether the free pages of the row that is kept may be given out, as many as they are.
     pub fn held_fits(&self) -> bool {
-        self.used + self.held.window().len() as u32 <= self.limit
+        self.used + self.held.free() <= self.limit
     }
 
     /// Bytes held.
     pub(super) fn bytes(&self) -> u64 {
-        self.free.bytes()
+        self.free.bytes() + self.granules.bytes()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ladder::classes::SizeClasses;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
     const PAGES: u32 = 40;
 
     proptest! {
         /// Over any sequence of opens, closes and holds, and with any limit and end: the pages that may be given out equal those
-        /// of plain sets.
+        /// of plain sets. Rows of whole pages here; those of parts of pages are tested with all slots.
         #[test]
         fn equals_sets_of_pages(ops in prop::collection::vec((0u8..8, 0u32..PAGES + 1, 1u32..6), 1..200)) {
             let mut supply = Supply::new(PAGES);
+            let pages = Pages::new(Arc::new(SizeClasses::geometric(2.0)));
             let (mut used, mut window, mut end, mut limit) = (BTreeSet::new(), 0..0, PAGES, PAGES);
+            let granules_of = |pages: &Range<u32>| pages.start * PAGE_GRANULES..pages.end * PAGE_GRANULES;
             for (what, page, count) in ops {
+                let free_granules = |used: &BTreeSet<u32>, page| if used.contains(&page) { 0 } else { u16::MAX };
                 match what {
-                    0..3 => if let Some(first) = supply.first_run(count) {
+                    0..3 => if let Some(first) = supply.first_row(count * PAGE_GRANULES) {
+                        let first = first / PAGE_GRANULES;
                         for page in first..first + count {
                             supply.note_opened(page);
                             used.insert(page);
@@ -193,13 +252,13 @@ mod tests {
                         limit = page.min(end);
                     }
                     6 => {
-                        supply.set_end(page, |page| !used.contains(&page));
+                        supply.set_end(page, |page| free_granules(&used, page));
                         (end, limit) = (page, page);
                     }
                     _ => {
                         // One that takes the place of another, or none.
                         window = if count < 5 && page + count <= end { page..page + count } else { 0..0 };
-                        supply.hold(window.clone(), |page| !used.contains(&page));
+                        supply.hold(granules_of(&window), |page| free_granules(&used, page));
                     }
                 }
                 let free: BTreeSet<u32> =
@@ -207,21 +266,24 @@ mod tests {
                 let held = window.clone().filter(|page| !used.contains(page)).count() as u32;
                 prop_assert_eq!((supply.used(), supply.limit()), (used.len() as u32, limit));
                 prop_assert_eq!(supply.free(), limit.saturating_sub(used.len() as u32 + held));
-                prop_assert_eq!(supply.held().is_free(), !window.is_empty() && held as usize == window.len());
+                prop_assert_eq!(supply.held_fits(), used.len() as u32 + held <= limit);
+                prop_assert_eq!(supply.first_page(), free.first().copied().filter(|_| supply.free() > 0));
                 for count in 1..6 {
-                    let run = (0..PAGES).find(|start| (*start..start + count).all(|page| free.contains(&page)));
-                    prop_assert_eq!(supply.has_pages_in_row(count), run.is_some());
-                    prop_assert_eq!(supply.first_run(count), run.filter(|_| count <= supply.free()));
+                    let row = (0..PAGES).find(|start| (*start..*start + count).all(|page| free.contains(&page)));
+                    let row = row.map(|page| page * PAGE_GRANULES);
+                    prop_assert_eq!(supply.has_row(count * PAGE_GRANULES), row.is_some());
+                    prop_assert_eq!(supply.first_row(count * PAGE_GRANULES), row.filter(|_| count <= supply.free()));
                     prop_assert_eq!(
                         supply.pages_short(count),
                         (used.len() as u32 + held + count).saturating_sub(limit),
                     );
                     prop_assert_eq!(
-                        supply.are_free(page, count),
+                        supply.are_free(granules_of(&(page..page + count))),
                         (page..page + count).all(|page| free.contains(&page)) && used.len() as u32 + count <= limit,
                     );
                 }
             }
+            prop_assert!(!Held::default().is_free(&pages));
         }
     }
 }

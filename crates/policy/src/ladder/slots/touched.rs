@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::page::Pages;
+use super::pages::Pages;
 use super::prefault::Ahead;
 use super::supply::Supply;
 use crate::ladder::page_set::PageSet;
@@ -87,8 +87,7 @@ impl Touched {
 mod tests {
     use super::super::page::Page;
     use super::*;
-    use crate::Id;
-    use crate::ladder::classes::SizeClasses;
+    use crate::ladder::classes::{Class, SizeClasses};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use std::sync::Arc;
@@ -107,8 +106,8 @@ mod tests {
             let (mut used, mut held) = (BTreeSet::new(), BTreeSet::new());
             for (what, page) in ops {
                 match what {
-                    0..3 => if let Some(first) = supply.first_run(1) {
-                        pages.open(first, Page::run_head(classes.runs(), 1, Id(first)));
+                    0..3 => if let Some(first) = supply.first_page() {
+                        pages.open(first, Page::of_slots(Class(0), 1));
                         supply.note_opened(first);
                         touched.note_opened(first);
                         used.insert(first);
@@ -120,7 +119,7 @@ mod tests {
                         supply.note_closed(page);
                     }
                     4 => supply.set_limit(page),
-                    5 => supply.set_end(page, |page| pages.is_free(page)),
+                    5 => supply.set_end(page, |page| pages.free_granules(page)),
                     _ => {
                         let (end, limit) = (supply.end(), supply.limit());
                         let last = held.last().copied();
@@ -150,7 +149,7 @@ mod tests {
             Some(0..32),
             "one piece, as it is not known yet whether anything comes"
         );
-        pages.open(0, Page::run_head(classes.runs(), 1, Id(0)));
+        pages.open(0, Page::of_slots(Class(0), 1));
         supply.note_opened(0);
         touched.note_opened(0);
         touched.set_distance(60, &pages);
