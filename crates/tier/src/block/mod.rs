@@ -5,6 +5,7 @@
 //! file or device, [`Immediate`] in memory and [`Simulated`] in virtual time; and wrappers around any of
 //! them: [`Faulty`], [`Throttled`], [`Counted`]. `tests/block_conformance.rs` runs against every one.
 
+mod bad_places;
 pub mod completion_queue;
 mod counted;
 mod delays;
@@ -24,6 +25,7 @@ mod uring;
 
 use std::sync::Arc;
 
+pub use bad_places::{BadPlace, BadPlaces, Failing, spoil};
 pub use counted::{Counted, Counters};
 pub use delays::Delays;
 pub use error::{BlockError, OpenError};
