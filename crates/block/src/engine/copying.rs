@@ -42,8 +42,8 @@ impl Work<'_> {
         }
         self.op.held.retain(|held| !held.range.is_empty());
         self.op.held.sort_unstable_by_key(|held| held.range.start);
-        self.op.lost.sort_unstable_by_key(|lost| lost.start);
         self.lose();
+        self.omit();
         let runs = self.op.copied_runs();
         let Some(act) = self.op.copy.take() else { return self.end() };
         for act in self.shared.write_back.tell(self.shared.now_ns, act, Outcome::Copied(&runs)) {
@@ -82,6 +82,18 @@ impl Work<'_> {
             );
             shared.lose_parts(op.volume, &parts);
             shared.write_back.cleaner_mut().lost(number, units_of(range));
+        }
+    }
+
+    /// Bytes of the operation's range that are marked as dirty, which the store has all the same, and the cache's device has not.
+    fn omit(&mut self) {
+        let Work { op, shared, .. } = self;
+        let number = shared.volumes[op.volume].number;
+        for range in &op.omitted {
+            let mut parts = Vec::new();
+            shared.extents.visit(number, range.clone(), |part, _| parts.push(part));
+            shared.forget_parts(op.volume, &parts);
+            shared.write_order.note_dropped(&mut shared.log, number, &parts);
         }
     }
 

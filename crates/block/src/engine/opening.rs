@@ -20,6 +20,7 @@ use super::op::units_of;
 use super::op_table::Operations;
 use super::shared::Shared;
 use super::ticker::Ticker;
+use super::unstored::Unstored;
 use super::volume::{VolumeState, Volumes};
 use super::write_back::WriteBack;
 use super::write_order::{Log, WriteOrder};
@@ -94,6 +95,7 @@ impl Engine {
                 write_order,
                 device: Device::new(cache, data_at),
                 memory: Memory::new(config.memory_bytes),
+                unstored: Unstored::default(),
                 volumes: Volumes::default(),
                 answers: Answers::default(),
                 pool: BufferPool::default(),

@@ -1,7 +1,7 @@
 //! Status of the cache at one moment, for the live page and metrics.
 
 use serde::{Deserialize, Serialize};
-use tiermem_policy::extents::Mode;
+use tiermem_policy::extents::{Mode, Service};
 
 use super::shared::Shared;
 use super::{Counts, Engine};
@@ -33,6 +33,12 @@ pub struct CacheStatus {
     pub metadata_bytes_per_gib: f64,
     /// Requests' parts that wait for something to be written back, now.
     pub parked: u64,
+    /// Bytes that get nothing more before a restart, because the device has failed somewhere among them.
+    pub retired_bytes: u64,
+    /// Dirty bytes that the device has not taken: they are in memory until the stores have them.
+    pub unstored_bytes: u64,
+    /// Whether the device has failed in so many places that the stores serve alone.
+    pub out_of_use: bool,
     /// The log; none where nothing outlives the process.
     pub log: Option<LogStatus>,
 }
@@ -173,6 +179,9 @@ impl Engine {
             metadata_bytes_per_gib: ratio(metadata_bytes, held_bytes)
                 .map_or(0.0, |ratio| ratio * (1u64 << 30) as f64),
             parked: self.ops.parked(),
+            retired_bytes: extents.retired_bytes(),
+            unstored_bytes: self.shared.unstored.bytes(),
+            out_of_use: extents.service() == Service::OutOfUse,
             log: self.log_status(),
         }
     }

@@ -35,6 +35,9 @@ function showAlerts(now, before) {
   const told = [];
   const failure = now.cache.log?.failure;
   if (failure) told.push(`The log cannot be written: ${failure}. Writes and flushes fail from now on; what the stores have is still read.`);
+  const { retired_bytes, out_of_use } = now.cache;
+  if (out_of_use) told.push("The cache's device has failed in many places: the cache is out of use until a restart, and the stores serve alone.");
+  else if (retired_bytes > 0) told.push(`The cache's device has failed: ${bytes(retired_bytes)} of the cache are not used before a restart.`);
   now.exports.forEach((it, n) => {
     const lately = before ? it.write_back_failures - before.exports[n].write_back_failures : 0;
     if (lately > 0) told.push(`${it.name}: its store has failed ${count(lately)} writes or flushes in the last 10 s.`);
