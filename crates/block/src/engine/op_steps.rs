@@ -84,7 +84,7 @@ impl Work<'_> {
             write != Some(Mode::WriteBack)
                 || self.op.plan.through.is_empty()
                 || extents.units().has_lost(0..u64::MAX)
-                || extents.retired_bytes() > 0,
+                || extents.map().retired_bytes() > 0,
             "a write in write-back mode finds a place, unless lost units or places that failed hold all there are"
         );
         self.planned()

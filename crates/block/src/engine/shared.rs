@@ -342,7 +342,7 @@ impl Shared {
         self.extents.fail(units);
         if was_used && self.extents.service() == Service::OutOfUse {
             tracing::error!(
-                retired_bytes = self.extents.retired_bytes(),
+                retired_bytes = self.extents.map().retired_bytes(),
                 "the cache's device fails in many places: the cache is out of use until a restart, and the stores serve alone"
             );
             for volume in self.volumes.iter() {

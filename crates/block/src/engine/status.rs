@@ -179,7 +179,7 @@ impl Engine {
             metadata_bytes_per_gib: ratio(metadata_bytes, held_bytes)
                 .map_or(0.0, |ratio| ratio * (1u64 << 30) as f64),
             parked: self.ops.parked(),
-            retired_bytes: extents.retired_bytes(),
+            retired_bytes: extents.map().retired_bytes(),
             unstored_bytes: self.shared.unstored.bytes(),
             out_of_use: extents.service() == Service::OutOfUse,
             log: self.log_status(),

@@ -53,11 +53,6 @@ impl<O: Evict> Extents<O> {
         }
     }
 
-    /// Bytes of the cache that get no more blocks, because the device has failed somewhere in their groups.
-    pub fn retired_bytes(&self) -> u64 {
-        u64::from(self.map.space().retired_groups()) * self.geometry().group_bytes()
-    }
-
     /// Where a write of a range goes that its volume's mode sends to `mode`. What is lost is mended by writing it anew, which a write
     /// past the cache would not do: it goes into both. A cache that is out of use gets nothing else.
     pub fn write_mode(&mut self, volume: Volume, range: Range<u64>, mode: Mode) -> Mode {
@@ -137,7 +132,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!((cache.retired_bytes(), cache.service()), (GROUP, Service::Whole));
+        assert_eq!((cache.map().retired_bytes(), cache.service()), (GROUP, Service::Whole));
     }
 
     #[test]

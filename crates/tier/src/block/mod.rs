@@ -21,6 +21,7 @@ mod served;
 mod simulated;
 mod threads;
 mod throttled;
+mod troubles;
 mod uring;
 
 use std::sync::Arc;
@@ -34,10 +35,11 @@ pub use immediate::{Immediate, MemoryDisk};
 pub use medium::Medium;
 pub use open::{Backend, Existing, open, open_existing, open_shared};
 pub use seeds::for_each_seed;
-pub use simulated::{Applied, Fate, Simulated, Simulation, Target, Troubles, copy_some};
+pub use simulated::{Applied, Fate, Simulated, Simulation, Target, copy_some};
 pub use threads::ThreadedFile;
 pub use throttled::Throttled;
 pub use tiermem_sys::aligned::AlignedBuffer;
+pub use troubles::Troubles;
 pub use uring::UringFile;
 
 /// Offsets and lengths of requests are multiples of this many bytes.

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tiermem_base::rng::Rng;
 
-use super::bad_places::{BadPlaces, Failing, spoil};
+use super::bad_places::{Failing, spoil};
+use super::troubles::Troubles;
 use super::{BlockError, BlockIo, Completion, MemoryDisk, Op, Request, SECTOR_BYTES, Waker, check_range};
 
 /// The clock and the fate of one machine. Its clones are the same machine's.
@@ -121,25 +122,6 @@ impl State {
     fn applied(&mut self) -> Applied {
         [Applied::None, Applied::Some, Applied::All][self.rng.below(3) as usize]
     }
-}
-
-/// Faults that a test sets on one device or store while an engine uses it.
-#[derive(Clone, Debug, Default)]
-pub struct Troubles {
-    /// Nothing is done.
-    pub hangs: bool,
-    /// Everything fails.
-    pub broken: bool,
-    /// Everything fails but reads.
-    pub refuses_writes: bool,
-    /// Requests in a thousand that fail, except direct reads, writes and syncs.
-    pub failures_per_mille: u64,
-    /// The submission after this number of others fails, once.
-    pub fails_after: Option<u64>,
-    /// Where requests fail.
-    pub bad_places: BadPlaces,
-    /// Additional time of a sync. Direct syncs, which are waited for, take no time.
-    pub sync_ns: u64,
 }
 
 /// The part of a request that has happened.
