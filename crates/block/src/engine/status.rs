@@ -29,8 +29,9 @@ pub struct CacheStatus {
     pub dirty_bytes: u64,
     /// Memory that the map, the order of eviction and the log's table take.
     pub metadata_bytes: u64,
-    /// Bytes of memory for each GiB of blocks that there are; 0 while there are none.
-    pub metadata_bytes_per_gib: f64,
+    /// Bytes of memory for each GiB of blocks that there are; none while the cache is less than 1% full, for most of this memory does
+    /// not depend on what is cached.
+    pub metadata_bytes_per_gib: Option<f64>,
     /// Requests' parts that wait for something to be written back, now.
     pub parked: u64,
     /// Bytes that get nothing more before a restart, because the device has failed somewhere among them.
@@ -177,7 +178,8 @@ impl Engine {
             dirty_bytes: extents.units().dirty_bytes(),
             metadata_bytes,
             metadata_bytes_per_gib: ratio(metadata_bytes, held_bytes)
-                .map_or(0.0, |ratio| ratio * (1u64 << 30) as f64),
+                .filter(|_| held_bytes >= geometry.capacity_bytes() / 100)
+                .map(|ratio| ratio * (1u64 << 30) as f64),
             parked: self.ops.parked(),
             retired_bytes: extents.map().retired_bytes(),
             unstored_bytes: self.shared.unstored.bytes(),

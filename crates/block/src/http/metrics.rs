@@ -48,11 +48,13 @@ fn cache(text: &mut Exposition, cache: &CacheStatus) {
         "Memory of the map, the order of eviction and the log's table.",
         cache.metadata_bytes,
     );
-    text.single(
-        "block_cache_metadata_bytes_per_gib",
-        "Metadata bytes for each GiB of blocks; 0 while there are no blocks.",
-        cache.metadata_bytes_per_gib,
-    );
+    if let Some(bytes) = cache.metadata_bytes_per_gib {
+        text.single(
+            "block_cache_metadata_bytes_per_gib",
+            "Metadata bytes for each GiB of blocks; absent while the cache is less than 1% full.",
+            bytes,
+        );
+    }
     text.single("block_cache_parked", "Parts of requests that wait for write-back.", cache.parked);
     text.single(
         "block_cache_retired_bytes",

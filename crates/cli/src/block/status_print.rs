@@ -30,7 +30,7 @@ const SERVER: [Field<View>; 24] = [
     ("held_bytes", |view| Cell::Count(view.cache.held_bytes)),
     ("dirty_bytes", |view| Cell::Count(view.cache.dirty_bytes)),
     ("metadata_bytes", |view| Cell::Count(view.cache.metadata_bytes)),
-    ("metadata_bytes_per_gib", |view| Cell::Number(view.cache.metadata_bytes_per_gib, 0)),
+    ("metadata_bytes_per_gib", |view| maybe(view.cache.metadata_bytes_per_gib, 0)),
     ("parked", |view| Cell::Count(view.cache.parked)),
     ("retired_bytes", |view| Cell::Count(view.cache.retired_bytes)),
     ("unstored_bytes", |view| Cell::Count(view.cache.unstored_bytes)),
@@ -175,8 +175,8 @@ fn summary(text: &mut String, view: &View) -> std::fmt::Result {
     let blocks = cache.blocks.iter().map(|size| format!("{} of {}", size.blocks, Bytes(size.block_bytes)));
     writeln!(text, "blocks  {}", blocks.collect::<Vec<_>>().join(", "))?;
     writeln!(text, "dirty   {}", Bytes(cache.dirty_bytes))?;
-    let per_gib = Bytes(cache.metadata_bytes_per_gib as u64);
-    writeln!(text, "memory  {} of metadata, {per_gib} per GiB held", Bytes(cache.metadata_bytes))?;
+    let per_gib = cache.metadata_bytes_per_gib.map(|bytes| format!(", {} per GiB held", Bytes(bytes as u64)));
+    writeln!(text, "memory  {} of metadata{}", Bytes(cache.metadata_bytes), per_gib.unwrap_or_default())?;
     if cache.retired_bytes > 0 {
         let use_now =
             if cache.out_of_use { "OUT OF USE: the stores serve alone" } else { "not used before a restart" };

@@ -137,7 +137,7 @@ follow({
     cacheRead: rate("cache_read_bytes"), cacheWritten: rate("cache_written_bytes"),
     request: share("missed_request_bytes", "missed_requests"), block: share("allocated_bytes", "allocated_blocks"),
     dirty: (now) => now.dirty_bytes, age: (now) => now.dirty_age_s ?? 0,
-    metadata: (now) => now.held_bytes > 0 ? now.metadata_bytes_per_gib : null,
+    metadata: (now) => now.metadata_bytes_per_gib,
   },
   comparable: (old, now) => SUMMED.every((field) => sum(old, field) <= sum(now, field))
     && old.exports.length === now.exports.length
