@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use tiermem_base::{Access, Op};
+use tiermem_base::{Access, Op, Rng};
 use tiermem_block::disks::{Asker, Disks, Job, Task};
 use tiermem_block::engine::{Counts, Engine, EngineConfig, VolumeConfig};
 use tiermem_policy::evict::Named;
@@ -16,7 +16,7 @@ use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing, UNIT_BYTES};
 use tiermem_sim::block::{Costs, Setup, Troubles};
 use tiermem_tier::backing::MemoryStore;
-use tiermem_tier::block::MemoryDisk;
+use tiermem_tier::block::{self, BadPlace, BadPlaces, Failing, Faults, Faulty, MemoryDisk};
 
 const VOLUME_BYTES: u64 = 256 << 20;
 const CACHE_BYTES: u64 = 24 << 20;
@@ -50,6 +50,8 @@ struct Case {
     admission: AdmissionRules,
     /// Whether the cache has a log.
     durable: bool,
+    /// Where the cache's device fails whatever it is asked, in MiB from its begin on: 4 KiB each.
+    bad_mib: &'static [u64],
 }
 
 const KIB: u64 = 1 << 10;
@@ -60,7 +62,13 @@ const CASE: Case = Case {
     mode: Mode::WriteBack,
     admission: AdmissionRules { sequential_cutoff_bytes: None, promote_after: 0 },
     durable: false,
+    bad_mib: &[],
 };
+
+/// The bad places of a case.
+fn bad_places(case: Case) -> impl Iterator<Item = std::ops::Range<u64>> {
+    case.bad_mib.iter().map(|mib| (mib << 20)..(mib << 20) + UNIT_BYTES)
+}
 
 /// Counters common to both bodies.
 #[derive(Debug, PartialEq)]
@@ -86,7 +94,7 @@ fn simulated(case: Case, capacity_bytes: u64, records: &[Access]) -> Told {
         mode: case.mode,
         admission: case.admission,
         cleaning: None,
-        troubles: Troubles::default(),
+        troubles: Troubles { bad_places: bad_places(case).collect(), ..Troubles::default() },
         quotas: Vec::new(),
         memory_bytes: 0,
         policy: Named::Lru,
@@ -125,7 +133,15 @@ fn live(case: Case, records: &[Access]) -> (Told, u64) {
     let mut engine = if case.durable {
         Engine::open(Box::new(MemoryDisk::new(DEVICE_BYTES as usize).open()), config, true).unwrap().0
     } else {
-        Engine::new(Box::new(MemoryDisk::new(CACHE_BYTES as usize).open()), config).unwrap()
+        let mut bad = BadPlaces::default();
+        for bytes in bad_places(case) {
+            for op in [block::Op::Read, block::Op::Write] {
+                bad.add(BadPlace { op, bytes: bytes.clone(), failing: Failing::Io, times: None });
+            }
+        }
+        let faults = Faults { bad_places: bad, ..Faults::default() };
+        let device = MemoryDisk::new(CACHE_BYTES as usize).open();
+        Engine::new(Box::new(Faulty::new(device, faults, Rng::seeded(1))), config).unwrap()
     };
     let volume = VolumeConfig { mode: case.mode, ..VolumeConfig::new("disk") };
     engine.add(volume, Box::new(MemoryStore::new(VOLUME_BYTES).open())).unwrap();
@@ -179,7 +195,8 @@ fn live(case: Case, records: &[Access]) -> (Told, u64) {
 fn agree(case: Case, trace: &str) {
     let records = slice(trace);
     let (live, capacity_bytes) = live(case, &records);
-    assert!(live.allocated_bytes > capacity_bytes, "it is full, and blocks go: {live:?}");
+    let is_full = live.allocated_bytes > capacity_bytes;
+    assert!(is_full || !case.bad_mib.is_empty(), "it is full, and blocks go: {live:?}");
     assert_eq!(simulated(case, capacity_bytes, &records), live, "{case:?} on {trace}");
 }
 
@@ -214,5 +231,17 @@ fn fixed_sizes_modes_and_admission_agree() {
         agree(Case { mode: Mode::WriteThrough, ..CASE }, trace);
         agree(Case { mode: Mode::WriteAround, ..CASE }, trace);
         agree(Case { admission, ..CASE }, trace);
+    }
+}
+
+#[test]
+fn a_device_that_fails_in_places_costs_both_the_same_and_both_give_it_up() {
+    for trace in TRACES {
+        for mode in [Mode::WriteThrough, Mode::WriteAround] {
+            // Twenty-four MiB are 96 groups: at six of them the cache goes out of use.
+            for bad_mib in [&[3][..], &[0, 5, 9, 13, 22], &[1, 2, 4, 8, 16, 20]] {
+                agree(Case { mode, bad_mib, ..CASE }, trace);
+            }
+        }
     }
 }

@@ -142,6 +142,7 @@ struct Told {
 }
 
 fn simulated(case: &Case, ran: &Ran) -> Vec<Told> {
+    let (outages, log_full) = (case.outages.clone(), ran.log_full.clone());
     let setup = Setup {
         sizes_bytes: BLOCK_BYTES.to_vec(),
         group_bytes: None,
@@ -150,7 +151,7 @@ fn simulated(case: &Case, ran: &Ran) -> Vec<Told> {
         mode: Mode::WriteBack,
         admission: AdmissionRules::default(),
         cleaning: Some(case.rules),
-        troubles: Troubles { outages: case.outages.clone(), log_full: ran.log_full.clone() },
+        troubles: Troubles { outages, log_full, ..Troubles::default() },
         quotas: case.quota_bytes.map(|quota| (2, quota)).into_iter().collect(),
         policy: case.policy,
         memory_bytes: case.memory_bytes,

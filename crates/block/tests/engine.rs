@@ -1,6 +1,8 @@
 //! Engine in virtual time, with devices and stores that take time, fail, and lose power.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
+#[path = "engine/bad_places.rs"]
+mod bad_places;
 #[path = "engine/stamp.rs"]
 mod stamp;
 #[path = "engine/world.rs"]
@@ -48,6 +50,7 @@ fn setups() -> impl Strategy<Value = Setup> {
             memory_bytes: memory * 256 * KIB,
             table_bytes,
             failures_per_mille: 0,
+            bad_places: false,
         },
     )
 }
@@ -149,6 +152,42 @@ proptest! {
         world.check_cache(false);
         if durable {
             world.crash(false);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(worlds())]
+
+    /// Places of the cache's device and of stores go bad, for reads, writes or syncs, once or for good, in each mode: a client gets an
+    /// error only where there is no copy of what it asks for, or nowhere to write to; and never other bytes than were written.
+    #[test]
+    fn bad_places_cost_no_client_anything_of_which_there_is_a_copy(
+        setup in setups(), seed in any::<u64>(), requests in 50usize..400, depth in 1usize..40, durable in any::<bool>(),
+        every in 4usize..80, lives in 1usize..4,
+    ) {
+        let setup = Setup { durable, bad_places: true, cache_bytes: setup.cache_bytes + 2 * (1 << 20), ..setup };
+        let mut world = World::new(&setup, seed);
+        for life in 1..=lives {
+            for request in 0..requests {
+                world.send_random();
+                if request % every == 0 {
+                    world.spoil_random();
+                }
+                while world.in_flight() >= depth {
+                    world.look();
+                }
+                world.tick();
+            }
+            world.settle();
+            for volume in 0..setup.modes.len() {
+                world.send(volume, Kind::Read, 0..setup.volume_bytes, false);
+                world.send(volume, Kind::Flush, 0..0, false);
+            }
+            world.settle();
+            if durable && life < lives {
+                world.crash(false);
+            }
         }
     }
 }

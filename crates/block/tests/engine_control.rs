@@ -107,12 +107,19 @@ fn requests_count_as_clients_send_them() {
     let cache = house.engine.status().cache;
     assert_eq!((cache.capacity_bytes, cache.held_bytes), (32 * MIB, 3 * MIB + 32 * KIB));
     assert_eq!(cache.blocks.iter().map(|size| size.blocks).collect::<Vec<_>>(), [1, 0, 0, 12]);
-    assert!(cache.metadata_bytes > 0 && cache.metadata_bytes_per_gib > 0.0 && cache.log.is_none());
+    assert!(
+        cache.metadata_bytes > 0
+            && cache.metadata_bytes_per_gib.is_some_and(|bytes| bytes > 0.0)
+            && cache.log.is_none()
+    );
 }
 
 #[test]
 fn what_is_dirty_and_for_how_long_is_told() {
     let mut house = House::new(1);
+    house.read(1, 0, 64 * KIB);
+    let per_gib = house.engine.status().cache.metadata_bytes_per_gib;
+    assert_eq!(per_gib, None, "a cache that is nearly empty says nothing for each GiB");
     house.write(0, 0, 8 * KIB, 7);
     house.engine.take(&mut house.done);
     house.simulation.pass(5_000_000_000);

@@ -142,7 +142,8 @@ impl HttpServer {
         self.address
     }
 
-    /// Tells whether the server proper serves requests now: what `/ready` answers with 200, and without with 503.
+    /// Tells whether the server proper serves requests now: what `/ready` answers with 200 where its view has no
+    /// [trouble](View::trouble), and without with 503.
     pub fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Relaxed);
     }
@@ -213,14 +214,16 @@ async fn sample<V: View>(shared: Shared<V>) {
 
 async fn metrics<V: View>(State(shared): State<Shared<V>>) -> Response {
     let view = shared.views.borrow().clone();
-    let text = view.metrics(shared.ready.load(Relaxed));
+    let text = view.metrics(shared.ready.load(Relaxed) && view.trouble().is_none());
     ([(CONTENT_TYPE, crate::metrics::CONTENT_TYPE)], text).into_response()
 }
 
 async fn ready<V: View>(State(shared): State<Shared<V>>) -> (StatusCode, &'static str) {
-    match shared.ready.load(Relaxed) {
-        true => (StatusCode::OK, "ready\n"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    let trouble = shared.views.borrow().trouble();
+    match (shared.ready.load(Relaxed), trouble) {
+        (true, None) => (StatusCode::OK, "ready\n"),
+        (true, Some(trouble)) => (StatusCode::SERVICE_UNAVAILABLE, trouble),
+        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
     }
 }
 
@@ -236,7 +239,11 @@ struct Snapshot<'a, V> {
 
 async fn snapshot<V: View>(State(shared): State<Shared<V>>) -> Response {
     let view = shared.views.borrow().clone();
-    json(&Snapshot { ready: shared.ready.load(Relaxed), unix_s: unix_s(), view: &*view })
+    json(&Snapshot {
+        ready: shared.ready.load(Relaxed) && view.trouble().is_none(),
+        unix_s: unix_s(),
+        view: &*view,
+    })
 }
 
 /// `/api/history`: samples and views of the last minutes, oldest first.

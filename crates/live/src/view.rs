@@ -18,4 +18,8 @@ pub trait View: Serialize + Send + Sync + 'static {
     fn counters(&self) -> Self::Counters;
     /// The figures as `/metrics` gives them ([`crate::metrics`]).
     fn metrics(&self, ready: bool) -> String;
+    /// Why the server does not do all that it should, although it serves: `/ready` answers 503 with these words.
+    fn trouble(&self) -> Option<&'static str> {
+        None
+    }
 }

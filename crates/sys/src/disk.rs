@@ -20,6 +20,8 @@ pub const ENOSPC: i32 = Errno::NOSPC.raw_os_error();
 const STAT_BLOCK_BYTES: u64 = 512;
 /// The error number of a user's exhausted share of a disk.
 pub const EDQUOT: i32 = Errno::DQUOT.raw_os_error();
+/// The file system is mounted read-only.
+pub const EROFS: i32 = Errno::ROFS.raw_os_error();
 
 /// Opens a regular file to read and write, made empty if it is not there; or a block device, if nothing else (a mounted
 /// file system, another holder) has it.

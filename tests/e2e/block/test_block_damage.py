@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+import urllib.error
 from collections.abc import Callable
 
+import pytest
+
 from nbd_client import READ, NbdClient
+from store import eventually
 from volume_server import KIB, MIB, VolumeServer, image, refused, run
 
 Serve = Callable[..., VolumeServer]
@@ -77,7 +82,9 @@ def test_dirty_units_that_are_damaged_are_errors(serve_volumes: Serve, tmp_path:
     # A request that touches it fails as a whole, before and after a restart.
     assert client.ask(READ, bad[0], 256 * KIB).error == EIO
     client.close()
-    server.restart()
+    # What is lost is dirty still.
+    assert server.stop() == 1, server.log()
+    server.start()
     client = NbdClient(server.socket, "disk")
     assert client.ask(READ, bad[0] + 5 * PAGE_BYTES, PAGE_BYTES).error == EIO
     client.write(bad[0] + 5 * PAGE_BYTES, unit)
@@ -120,5 +127,69 @@ def test_a_shortened_cache_is_refused(serve_volumes: Serve, tmp_path: pathlib.Pa
     client.close()
     with server.cache_path.open("r+b") as file:
         file.truncate(16 * MIB)
-    said = refused(tmp_path, {"disk": disk}, f"{server.cache_path}:16MiB")
-    assert "give the device its length back" in said and "--reset" in said, said
+    for size in ("16MiB", "32MiB"):
+        said = refused(tmp_path, {"disk": disk}, f"{server.cache_path}:{size}")
+        assert "give the device its length back" in said and "--reset" in said, said
+        assert server.cache_path.stat().st_size == 16 * MIB, "it is as it was"
+
+
+@pytest.mark.parametrize("mode", ["write-back", "write-through", "write-around"])
+def test_a_cache_that_cannot_be_read_any_more_costs_no_client_anything(
+    serve_volumes: Serve, tmp_path: pathlib.Path, mode: str
+) -> None:
+    """What lies behind the end of a file that was shortened cannot be read."""
+    disk = image(tmp_path / "disk.img", VOLUME_BYTES, seed=5)
+    server = serve_volumes({"disk": disk}, mode=mode, flags=("--cache-memory", "0B"))
+    run("nbdcopy", server.uri(), "null:")
+    whole = bytearray(disk.read_bytes())
+    # Not so late that it would be hidden by what is being written.
+    eventually(lambda: server.cached_bytes()[0] == VOLUME_BYTES, "all is cached")
+    assert server.get("/ready") == "ready\n"
+
+    def shorten() -> None:
+        with server.cache_path.open("r+b") as file:
+            file.truncate(12 * MIB)
+
+    shorten()
+    client = NbdClient(server.socket, "disk")
+    # Two units are overwritten in part: what lies beside it stays.
+    at = 12 * MIB + 2 * KIB
+    client.write(at, b"w" * 4 * KIB)
+    whole[at : at + 4 * KIB] = b"w" * 4 * KIB
+    assert client.read(12 * MIB, 64 * KIB) == whole[12 * MIB :][: 64 * KIB]
+    for size in (MIB, 64 * KIB, 4 * KIB):
+        for at in range(0, VOLUME_BYTES, MIB):
+            assert client.read(at, size) == whole[at : at + size], (at, size)
+    assert server.command_line("flush").returncode == 0
+
+    def is_out_of_use() -> bool:
+        # What is cached anew makes the file longer.
+        shorten()
+        assert b"".join(client.read(at, MIB) for at in range(0, VOLUME_BYTES, MIB)) == whole
+        cache = json.loads(server.get("/api/status"))["cache"]
+        return cache["out_of_use"] and cache["retired_bytes"] > 0
+
+    eventually(is_out_of_use, "the cache is out of use")
+
+    def refuses() -> bool:
+        try:
+            server.get("/ready")
+        except urllib.error.HTTPError as error:
+            return error.code == 503 and "out of use" in error.read().decode()
+        return False
+
+    eventually(refuses, "/ready refuses")
+    assert "tiermem_block_cache_out_of_use 1" in server.get("/metrics")
+    client.write(MIB, b"n" * 64 * KIB, fua=True)
+    whole[MIB : MIB + 64 * KIB] = b"n" * 64 * KIB
+    assert client.read(MIB, 64 * KIB) == whole[MIB:][: 64 * KIB]
+    client.close()
+    assert server.stop() == 0, server.log()
+    assert disk.read_bytes() == whole
+
+
+def test_a_start_that_is_refused_leaves_no_cache_file(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:
+    disk = image(tmp_path / "disk.img", VOLUME_BYTES, seed=6)
+    said = refused(tmp_path, {"disk": disk}, f"{tmp_path / 'new'}:3TiB")
+    assert "no room" in said, said
+    assert not (tmp_path / "new").exists()

@@ -1,7 +1,7 @@
 //! Operator control of a running cache: modes and quotas, writing back, and dropping clean blocks.
 
 use tiermem_base::Bytes;
-use tiermem_policy::extents::{Mode, Share};
+use tiermem_policy::extents::{Mode, Service, Share};
 
 use super::Engine;
 use super::op::op_bytes_max;
@@ -90,9 +90,10 @@ impl Engine {
             return Err(ControlError::ReadOnly { name: export.name.clone() });
         }
         tracing::info!(export = export.name, from = ?self.shared.volumes[volume].mode, to = ?mode, "the mode changes");
-        let Shared { volumes, write_back, .. } = &mut self.shared;
+        let Shared { volumes, write_back, extents, .. } = &mut self.shared;
         volumes[volume].mode = mode;
-        write_back.cleaner_mut().drain(volumes[volume].number, mode != Mode::WriteBack);
+        let drains = mode != Mode::WriteBack || extents.service() == Service::OutOfUse;
+        write_back.cleaner_mut().drain(volumes[volume].number, drains);
         // Operations that waited because of the old mode may not need to wait any more.
         self.call_parked();
         Ok(())

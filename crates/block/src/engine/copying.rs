@@ -7,9 +7,10 @@ use tiermem_policy::extents::cleaner::{Act, Outcome, Token};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::device::Io;
-use super::op::{Stage, units_of};
+use super::op::{Op, Stage, units_of};
 use super::op_steps::Work;
 use super::op_table::After;
+use super::shared::Shared;
 use tiermem_tier::backing::{self, BackingError};
 
 impl Work<'_> {
@@ -42,8 +43,8 @@ impl Work<'_> {
         }
         self.op.held.retain(|held| !held.range.is_empty());
         self.op.held.sort_unstable_by_key(|held| held.range.start);
-        self.op.lost.sort_unstable_by_key(|lost| lost.start);
         self.lose();
+        omit(self.op, self.shared);
         let runs = self.op.copied_runs();
         let Some(act) = self.op.copy.take() else { return self.end() };
         for act in self.shared.write_back.tell(self.shared.now_ns, act, Outcome::Copied(&runs)) {
@@ -103,5 +104,17 @@ impl Work<'_> {
         volume.counts.core_writes += 1;
         volume.counts.core_written_bytes += bytes;
         volume.backing.submit(backing::Request::write(token, start, bytes, buffer));
+    }
+}
+
+/// Bytes of a copy's range that are marked as dirty, which the store has all the same, and the cache's device has not: they are not cached
+/// any more.
+fn omit(op: &Op, shared: &mut Shared) {
+    let number = shared.volumes[op.volume].number;
+    for range in &op.omitted {
+        let mut parts = Vec::new();
+        shared.extents.visit(number, range.clone(), |part, _| parts.push(part));
+        shared.forget_parts(op.volume, &parts);
+        shared.write_order.note_dropped(&mut shared.log, number, &parts);
     }
 }

@@ -132,6 +132,18 @@ impl Flushing {
         (done, lost)
     }
 
+    /// Whether flushes wait for writes that are not over.
+    pub fn has_owing(&self) -> bool {
+        self.waiters.iter().any(|it| it.promise.owed.is_some() && !it.is_write)
+    }
+
+    /// Flushes that wait for writes wait until the store has all epochs up to this one as well.
+    pub fn wait_for_epoch(&mut self, epoch: u64) {
+        for waiter in self.waiters.iter_mut().filter(|it| it.promise.owed.is_some() && !it.is_write) {
+            waiter.epoch = waiter.epoch.max(Some(epoch));
+        }
+    }
+
     /// Takes all waiting flushes.
     pub fn take_all(&mut self) -> Vec<Waiter> {
         std::mem::take(&mut self.waiters)

@@ -15,6 +15,7 @@
 //! | [`write_back`] | the cleaner, and its pending work |
 //! | [`device`] | requests to the cache's device, and the owner of each request in flight |
 //! | [`memory`] | bytes of units that are in DRAM as well |
+//! | [`unstored`] | bytes of units that the cache's device did not take, until the stores have them |
 //! | [`volume`] | stores and exports; of each volume its [`claims`] and its flushes ([`flushing`]) |
 //! | [`tiermem_policy::extents`] | what is cached where, and in which state |
 
@@ -41,6 +42,7 @@ mod ticker;
 mod trim;
 mod unflushed_writes;
 mod unmapped;
+mod unstored;
 mod volume;
 mod warm_start;
 mod write;

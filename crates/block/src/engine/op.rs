@@ -80,6 +80,16 @@ pub(super) struct Held {
     pub patches: Option<u32>,
 }
 
+/// A part of an operation's plan that was to be stored.
+#[derive(Debug)]
+pub(super) struct Stored {
+    /// Its number among the parts that the plan fills.
+    pub fill: u32,
+    pub buffer: AlignedBuffer,
+    /// The cache's device has taken it.
+    pub is_there: bool,
+}
+
 /// One operation: a range of a volume of at most [`OP_BYTES_MAX`].
 #[derive(Debug)]
 pub(super) struct Op {
@@ -100,14 +110,18 @@ pub(super) struct Op {
     /// Requests to devices that are under way.
     pub ios: u32,
     pub held: Vec<Held>,
+    /// What was stored so far, or could not be.
+    pub stored: Vec<Stored>,
+    /// Which parts that the plan fills are not in the cache.
+    pub unstored: Vec<u32>,
     /// Ranges with lost dirty bytes.
     pub lost: Vec<Range<u64>>,
+    /// Ranges that the store has and the cache's device does not give: a copy does without them.
+    pub omitted: Vec<Range<u64>>,
     /// Blocks that it writes over, by their slots.
     pub opened: Vec<u32>,
     /// A flush that comes must wait until it is over.
     pub owed: Option<Generation>,
-    /// Its client was answered before it was stored.
-    pub is_early: bool,
     /// The checksums of what it stores, unit by unit.
     pub sums: Vec<u32>,
     pub failure: Option<Failure>,
@@ -128,10 +142,12 @@ impl Default for Op {
             plan: Plan::default(),
             ios: 0,
             held: Vec::new(),
+            stored: Vec::new(),
+            unstored: Vec::new(),
             lost: Vec::new(),
+            omitted: Vec::new(),
             opened: Vec::new(),
             owed: None,
-            is_early: false,
             sums: Vec::new(),
             failure: None,
         }
@@ -162,12 +178,15 @@ impl Op {
             "it has let go of all"
         );
         self.held.clear();
+        self.stored.clear();
+        self.unstored.clear();
         self.lost.clear();
+        self.omitted.clear();
         self.sums.clear();
         self.plan.clear();
         self.plan.again = false;
         (self.job, self.copy, self.failure) = (None, None, None);
-        (self.is_early, self.ios) = (false, 0);
+        self.ios = 0;
     }
 
     /// Takes a buffer for bytes of a volume to be read; returns its index among the operation's buffers.
@@ -223,13 +242,15 @@ impl Op {
         pieces
     }
 
-    /// The runs of units that a copy holds: what is lost need not go.
+    /// The runs of units that a copy holds: what is lost or omitted need not go.
     pub(super) fn copied_runs(&self) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for part in &self.held {
             let mut start = part.range.start;
-            let lost = self.lost.iter().filter(|lost| part.range.contains(&lost.start)).cloned();
-            for lost in lost.chain(std::iter::once(part.range.end..part.range.end)) {
+            let mut lost: Vec<_> = self.lost.iter().chain(&self.omitted).cloned().collect();
+            lost.retain(|lost| part.range.contains(&lost.start));
+            lost.sort_unstable_by_key(|lost| lost.start);
+            for lost in lost.into_iter().chain(std::iter::once(part.range.end..part.range.end)) {
                 if start < lost.start {
                     runs.push(units_of(&(start..lost.start)));
                 }

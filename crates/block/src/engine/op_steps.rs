@@ -4,7 +4,7 @@
 //! The operation stays in the table of operations, and is borrowed apart from the parts that it shares with
 //! others ([`Shared`]). Each step returns what comes next and which other operations to call ([`After`]).
 
-use tiermem_policy::extents::{Mode, Request, UNIT_BYTES, Verdict};
+use tiermem_policy::extents::{Mode, Request, Service, UNIT_BYTES, Verdict};
 
 use super::op::{Kind, Op, Stage};
 use super::op_table::{After, Ready};
@@ -54,6 +54,11 @@ impl Work<'_> {
                 return self.end();
             }
             write = Some(self.shared.mode_for(self.op));
+        } else if self.shared.log.failure().is_some() {
+            self.shared.extents.stop_storing();
+        }
+        if self.op.kind == Kind::Prefetch && self.shared.extents.service() != Service::Whole {
+            return self.end();
         }
         let Shared { write_back, extents, volumes, log, write_order, now_ns, .. } = &mut *self.shared;
         let mut request = Request {
@@ -78,8 +83,9 @@ impl Work<'_> {
         debug_assert!(
             write != Some(Mode::WriteBack)
                 || self.op.plan.through.is_empty()
-                || extents.units().has_lost(0..u64::MAX),
-            "a write in write-back mode finds a place, unless lost units hold all there are"
+                || extents.units().has_lost(0..u64::MAX)
+                || extents.map().retired_bytes() > 0,
+            "a write in write-back mode finds a place, unless lost units or places that failed hold all there are"
         );
         self.planned()
     }
@@ -136,9 +142,15 @@ impl Work<'_> {
         if self.op.kind == Kind::Copy {
             return self.keep_dirty(why);
         }
-        self.op.failure = Some((Errno::Io, why.to_owned()));
         // Nothing was stored yet.
         self.shared.forget_parts(self.op.volume, &self.op.plan.fresh);
+        if matches!(self.op.kind, Kind::Read | Kind::Prefetch) {
+            // It begins anew, and stores nothing.
+            self.shared.finish_plan(self.op);
+            self.op.plan.clear();
+            return self.try_later(After::Crowds);
+        }
+        self.op.failure = Some((Errno::Io, why.to_owned()));
         self.end()
     }
 
@@ -180,7 +192,7 @@ impl Work<'_> {
     /// The operation is over: it replies, unless it has, and releases everything.
     pub fn end(mut self) -> After {
         self.shared.reply(self.op, Vec::new());
-        self.shared.extents.finish(&mut self.op.plan);
+        self.shared.finish_plan(self.op);
         self.release_claims();
         let Shared { log, write_order, volumes, .. } = &mut *self.shared;
         let promises = volumes.iter_mut().flat_map(|volume| volume.flushing.promises());

@@ -20,6 +20,7 @@ use super::op::units_of;
 use super::op_table::Operations;
 use super::shared::Shared;
 use super::ticker::Ticker;
+use super::unstored::Unstored;
 use super::volume::{VolumeState, Volumes};
 use super::write_back::WriteBack;
 use super::write_order::{Log, WriteOrder};
@@ -94,6 +95,7 @@ impl Engine {
                 write_order,
                 device: Device::new(cache, data_at),
                 memory: Memory::new(config.memory_bytes),
+                unstored: Unstored::default(),
                 volumes: Volumes::default(),
                 answers: Answers::default(),
                 pool: BufferPool::default(),
@@ -182,8 +184,9 @@ impl Engine {
         }
     }
 
-    /// Writes back all that is dirty, as long as the stores take it, and leaves the cache in order: for the end of a server.
-    pub fn close(&mut self) {
+    /// Writes back all that is dirty, as long as the stores take it, and leaves the cache in order: for the end of a server. Returns the
+    /// bytes that are dirty still.
+    pub fn close(&mut self) -> u64 {
         self.shared.write_back.cleaner_mut().close();
         // What the stores have is clean once the log says so.
         self.drive(CLOSE_MAX, |engine| {
@@ -198,7 +201,7 @@ impl Engine {
         }
         let Shared { log, write_order, volumes, write_back, .. } = &mut self.shared;
         if !log.is_kept() {
-            return;
+            return dirty_bytes;
         }
         for at in 0..volumes.len() {
             let name = volumes.name(at).to_owned();
@@ -220,6 +223,7 @@ impl Engine {
             let is_checkpointed = log.journal().is_none_or(Journal::is_checkpointed);
             log.is_past(wait) && (is_checkpointed || log.failure().is_some())
         });
+        dirty_bytes
     }
 
     /// Works until something is so, without clients.

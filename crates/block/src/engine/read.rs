@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::op::{Kind, Source, Stage, common};
+use super::op::{Kind, Source, Stage, Stored, common};
 use super::op_steps::Work;
 use super::op_table::After;
 use super::write_order::units_at;
@@ -24,6 +24,11 @@ impl Work<'_> {
                 self.op.failure = None;
             }
         }
+        if self.shared.log.failure().is_some() {
+            // It takes no record of what would be stored.
+            self.shared.forget_parts(self.op.volume, &self.op.plan.fill);
+            self.op.plan.fill.clear();
+        }
         self.op.stage = Stage::Storing;
         self.submit_fills();
         let pieces = if self.op.kind == Kind::Read && self.op.failure.is_none() {
@@ -32,18 +37,21 @@ impl Work<'_> {
             Vec::new()
         };
         self.shared.reply(self.op, pieces);
-        if self.op.ios == 0 { self.end() } else { After::Waits }
+        if self.op.ios == 0 { self.filled() } else { After::Waits }
     }
 
     /// The fetched bytes are stored.
     pub fn filled(self) -> After {
-        if self.op.failure.take().is_some() {
-            // The client has its bytes; the cache just does not.
-            self.shared.forget_parts(self.op.volume, &self.op.plan.fill);
-            self.shared.volumes[self.op.volume].counts.cache_failures += 1;
-        } else {
-            self.shared.note_stored(self.op);
+        let has_failed = self.shared.log.failure().is_some();
+        for Stored { fill, buffer, is_there } in std::mem::take(&mut self.op.stored) {
+            self.shared.pool.give_back(buffer);
+            if !is_there || has_failed {
+                // The client has its bytes; the cache just does not.
+                self.shared.forget_parts(self.op.volume, &[self.op.plan.fill[fill as usize]]);
+                self.op.unstored.push(fill);
+            }
         }
+        self.shared.note_stored(self.op);
         self.end()
     }
 }

@@ -1,4 +1,4 @@
-//! Parts of an operation's reads: from copies in DRAM, the cache's device, or the store where the device fails.
+//! Parts of an operation's reads: from DRAM, the cache's device, or the store where the device fails.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use tiermem_policy::extents::{Part, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::device::Io;
-use super::op::{Failure, Held, Kind, Source, Stage, units_from};
+use super::op::{Failure, Held, Kind, Source, Stage, common, units_from};
 use super::op_steps::Work;
 use super::op_table::{After, Ready};
 use super::write_order::units_at;
@@ -31,7 +31,18 @@ impl Work<'_> {
                 self.op.failure.get_or_insert((Errno::Io, words));
                 continue;
             }
-            self.submit_gather(offset..offset + bytes, Source::Cache(at), None);
+            if !self.shared.unstored.has(&units_at(&part)) {
+                self.submit_gather(offset..offset + bytes, Source::Cache(at), None);
+                continue;
+            }
+            for units in self.shared.unstored.runs(units_at(&part)) {
+                let run = units.start * UNIT_BYTES..units.end * UNIT_BYTES;
+                self.submit_gather(
+                    offset + (run.start - at)..offset + (run.end - at),
+                    Source::Cache(run.start),
+                    None,
+                );
+            }
         }
         for at in 0..self.op.plan.fetch.len() {
             let range = self.op.plan.fetch[at].clone();
@@ -57,7 +68,10 @@ impl Work<'_> {
                 true
             }
             Source::Backing => false,
-            Source::Cache(at) => self.shared.memory.read(units_from(at, range), buffer),
+            Source::Cache(at) => {
+                let units = units_from(at, range);
+                self.shared.unstored.read(units.clone(), buffer) || self.shared.memory.read(units, buffer)
+            }
         };
         if is_here {
             return self.op.gathered(held, &mut self.shared.pool);
@@ -101,11 +115,27 @@ impl Work<'_> {
             (Err(failure), Source::Backing) => {
                 self.shared.volumes.complain(self.op.volume, self.shared.now_ns, range.start, &failure);
                 self.op.failure.get_or_insert(failure);
+                self.fetch_less(held, range);
             }
-            (Err(failure), Source::Cache(at)) => self.read_singly(held, range, at, failure),
+            (Err(failure), Source::Cache(at)) => {
+                if self.op.held[held as usize].patches.is_some() {
+                    self.shared.place_failed(self.op.volume, units_from(at, &range), &failure);
+                }
+                self.not_read(held, range, at, failure);
+            }
         }
         if self.op.ios == 0 && self.op.stage == Stage::Gathering {
             self.shared.ready.push_back(Ready::Gathered(self.id));
+        }
+    }
+
+    /// The store failed to read these bytes of a buffer. What was asked for of them is read alone, where the rest was read for later: the
+    /// store may have a bad place in that.
+    fn fetch_less(&mut self, held: u32, range: Range<u64>) {
+        let needed = common(&range, &self.op.aligned());
+        if self.op.kind == Kind::Read && !needed.is_empty() && needed != range {
+            self.op.held[held as usize].range = 0..0;
+            self.submit_gather(needed, Source::Backing, None);
         }
     }
 
@@ -129,13 +159,14 @@ impl Work<'_> {
                 false => UNKNOWN.to_owned(),
             };
             let at = at + (misfit.start - range.start);
-            self.cache_failed(held, misfit, at, (Errno::Io, why));
+            self.not_read(held, misfit, at, (Errno::Io, why));
         }
     }
 
-    /// The cache's device failed to read: unit by unit it may give some of it.
-    fn read_singly(&mut self, held: u32, range: Range<u64>, at: u64, failure: Failure) {
-        if range.end - range.start == UNIT_BYTES {
+    /// The cache's device failed to return these bytes of a buffer, or returned others than were stored: they are read once more, unit by
+    /// unit. It may give some of them, or all now.
+    fn not_read(&mut self, held: u32, range: Range<u64>, at: u64, failure: Failure) {
+        if self.op.held[held as usize].patches.is_some() {
             return self.cache_failed(held, range, at, failure);
         }
         self.op.held[held as usize].is_good = true;
@@ -151,19 +182,18 @@ impl Work<'_> {
         self.submit_gather(range, source, Some(patches));
     }
 
-    /// The cache's device failed to return these bytes of a buffer, at `at` there, or
-    /// returned others than were stored. Clean bytes are read from the store instead.
+    /// The cache's device does not return a unit, which lies at `at` there. Clean bytes are read from the store instead.
     fn cache_failed(&mut self, held: u32, range: Range<u64>, at: u64, failure: Failure) {
         self.shared.volumes[self.op.volume].counts.cache_failures += 1;
         let Held { range: whole, buffer, patches, .. } = &mut self.op.held[held as usize];
-        if patches.is_some() {
-            // It was to replace a part of another buffer and failed. Its own bytes are invalid,
-            // and must not be taken for a part of the answer beside the bytes read in their stead.
-            *whole = 0..0;
-            self.shared.pool.give_back(std::mem::take(buffer));
-        }
+        debug_assert!(patches.is_some(), "it was read once more, by itself");
+        // Its bytes are invalid, and must not be taken for a part of the answer beside the bytes read in their stead.
+        *whole = 0..0;
+        self.shared.pool.give_back(std::mem::take(buffer));
         self.op.held[held as usize].is_good = true;
         if self.shared.was_dirty(self.op, &range, at) {
+            let root = self.op.held[held as usize].patches.unwrap_or(held);
+            self.op.held[root as usize].is_good = false;
             if self.op.kind == Kind::Copy {
                 self.op.lost.push(range);
             } else {
@@ -178,8 +208,11 @@ impl Work<'_> {
             error = failure.1,
             "read from the store instead"
         );
-        // A write is about to store these units anew, and a copy brings the store its data. Units that a write
-        // failed with the log marked as dirty, and did not store, stay so until the cleaner has processed them.
+        if self.op.kind == Kind::Copy {
+            // They are marked with the rest of a block that is dirty as a whole, or by a write that failed with the log.
+            return self.op.omitted.push(range);
+        }
+        // A write is about to store these units anew.
         let is_read = matches!(self.op.kind, Kind::Read | Kind::Prefetch | Kind::Trim);
         if is_read && !self.shared.is_marked(self.op.volume, &range) {
             let part = Part { offset: range.start, at, bytes: range.end - range.start };

@@ -5,15 +5,16 @@ use std::ops::Range;
 
 use tiermem_policy::evict::Order;
 use tiermem_policy::extents::cleaner::{Act, Outcome, Token};
-use tiermem_policy::extents::{Extents, Mode, Part, UNIT_BYTES};
+use tiermem_policy::extents::{Extents, Mode, Part, Service, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::client_jobs::{Answers, Concluded};
 use super::device::{Device, Io};
 use super::flushing::Waiter;
 use super::memory::Memory;
-use super::op::{Failure, Op, units_from, units_of};
+use super::op::{Failure, Op, Stored, common, units_from, units_of};
 use super::op_table::Ready;
+use super::unstored::Unstored;
 use super::volume::Volumes;
 use super::write_back::WriteBack;
 use super::write_order::{Log, WriteOrder, units_at};
@@ -30,6 +31,7 @@ pub(super) struct Shared {
     pub write_order: WriteOrder,
     pub device: Device,
     pub memory: Memory,
+    pub unstored: Unstored,
     pub volumes: Volumes,
     pub answers: Answers,
     pub pool: BufferPool,
@@ -76,8 +78,8 @@ impl Shared {
         }
         let promise = self.write_order.flush(&mut self.log);
         let mut epoch = None;
-        if !self.log.is_kept() {
-            // Nothing of the cache outlives the process, so all that is dirty goes to the store.
+        if !self.log.is_kept() || self.unstored.has_of(at) {
+            // Nothing of the cache outlives the process, or not all: so all that is dirty goes to the store.
             epoch = self.write_back.cleaner_mut().close_epoch(volume.number);
             if let Some(epoch) = epoch {
                 self.write_back.cleaner_mut().want(volume.number, epoch);
@@ -174,16 +176,54 @@ impl Shared {
         }
     }
 
+    /// An operation's plan is over. Blocks may go with it.
+    pub fn finish_plan(&mut self, op: &mut Op) {
+        let Shared { extents, write_order, log, .. } = self;
+        extents.finish(&mut op.plan);
+        write_order.note_map(log, extents);
+    }
+
     /// Records that these units of a volume are durable in the store. Returns whether operations that wait for
     /// that may be retried now: until the log says so durably, no other data may be written to these places.
     pub fn note_clean(&mut self, at: usize, ranges: Vec<Range<u64>>) -> bool {
-        let parts = self.dirty_parts(at, &ranges);
+        let mut parts = self.dirty_parts(at, &ranges);
         if self.log.is_kept() {
+            let unstored = self.take_unstored(&mut parts);
+            let number = self.volumes[at].number;
+            self.write_order.note_dropped(&mut self.log, number, &unstored);
             self.write_order.note_clean(&mut self.log, &parts, at, ranges);
             return self.settle_cleaned();
         }
-        self.extents.units_mut().cleaned(&parts);
+        self.made_clean(parts);
         true
+    }
+
+    /// Takes those of these parts out that are [unstored](Unstored).
+    fn take_unstored(&self, parts: &mut Vec<Part>) -> Vec<Part> {
+        let mut unstored = Vec::new();
+        if !parts.iter().any(|part| self.unstored.has(&units_at(part))) {
+            return unstored;
+        }
+        for part in std::mem::take(parts) {
+            for units in self.unstored.runs(units_at(&part)) {
+                let at = units.start * UNIT_BYTES;
+                let run = Part {
+                    offset: part.offset + (at - part.at),
+                    at,
+                    bytes: (units.end - units.start) * UNIT_BYTES,
+                };
+                if self.unstored.has(&units) { unstored.push(run) } else { parts.push(run) }
+            }
+        }
+        unstored
+    }
+
+    /// The store has these parts for good. What of them the cache's device has not is not cached any more.
+    fn made_clean(&mut self, mut parts: Vec<Part>) {
+        let unstored = self.take_unstored(&mut parts);
+        self.extents.units_mut().cleaned(&parts);
+        self.extents.units_mut().invalidate(&unstored);
+        unstored.iter().for_each(|part| self.unstored.forget(units_at(part)));
     }
 
     /// Frees the units that the log durably says are clean, as far
@@ -197,7 +237,7 @@ impl Shared {
                 self.write_back.cleaner().lacks_nothing_of(number, range.clone(), &mut clean);
             }
             let parts = self.dirty_parts(*at, &clean);
-            self.extents.units_mut().cleaned(&parts);
+            self.made_clean(parts);
         }
         !settled.is_empty()
     }
@@ -243,9 +283,9 @@ impl Shared {
 
     /// An operation's plan is stored: what it made dirty, and what was fetched beside that.
     pub fn note_stored(&mut self, op: &Op) {
-        for part in &op.plan.fill {
+        for (fill, part) in op.plan.fill.iter().enumerate() {
             let units = units_at(part);
-            if !self.extents.units().has_lost(units.clone()) {
+            if op.unstored.contains(&(fill as u32)) || !self.extents.units().has_lost(units.clone()) {
                 continue;
             }
             for (place, unit) in units.enumerate() {
@@ -260,17 +300,10 @@ impl Shared {
         self.log.note_stored(op);
     }
 
-    /// Where an operation's bytes go. What the cache's device has lost is mended by writing it anew, which a write past the cache
-    /// would not do: it goes into both.
+    /// Where an operation's bytes go.
     pub fn mode_for(&mut self, op: &Op) -> Mode {
         let volume = &self.volumes[op.volume];
-        if volume.mode != Mode::WriteAround {
-            return volume.mode;
-        }
-        let mut parts = Vec::new();
-        self.extents.visit(volume.number, op.aligned(), |part, _| parts.push(part));
-        let is_lost = parts.iter().any(|part| self.extents.units().has_lost(units_at(part)));
-        if is_lost { Mode::WriteThrough } else { Mode::WriteAround }
+        self.extents.write_mode(volume.number, op.aligned(), volume.mode)
     }
 
     /// Whether something of a range of a volume is marked as dirty.
@@ -289,8 +322,89 @@ impl Shared {
             // A log that has failed takes no record of what is lost.
             return is_dirty || self.extents.units().has_lost(units);
         }
-        // Its own plan has made the units dirty, and their earlier state is not known.
-        op.kind.is_write() || self.is_marked(op.volume, range)
+        if op.kind.is_write() {
+            // Its own plan has made the units dirty; how they were before it says.
+            return op.plan.unclean.iter().any(|part| !common(&units_at(part), &units).is_empty());
+        }
+        self.is_marked(op.volume, range)
+    }
+
+    /// The cache's device failed a read or a write of these units, which are not used again. After many of them none is.
+    pub fn place_failed(&mut self, at: usize, units: Range<u64>, failure: &Failure) {
+        tracing::warn!(
+            volume = self.volumes.name(at),
+            from = units.start * UNIT_BYTES,
+            to = units.end * UNIT_BYTES,
+            error = failure.1,
+            "the cache's device fails: this place of the cache is not used again before a restart"
+        );
+        let was_used = self.extents.service() != Service::OutOfUse;
+        self.extents.fail(units);
+        if was_used && self.extents.service() == Service::OutOfUse {
+            tracing::error!(
+                retired_bytes = self.extents.map().retired_bytes(),
+                "the cache's device fails in many places: the cache is out of use until a restart, and the stores serve alone"
+            );
+            for volume in self.volumes.iter() {
+                self.write_back.cleaner_mut().drain(volume.number, true);
+            }
+        }
+    }
+
+    /// The cache has not taken a part of a write, or cannot write down that it has. What only the cache was to have stays in DRAM, as
+    /// dirty as before; the store has the rest.
+    pub fn not_stored(&mut self, op: &Op, stored: &Stored) {
+        let part = op.plan.fill[stored.fill as usize];
+        let number = self.volumes[op.volume].number;
+        let units = self.extents.units();
+        let clean = units.those_dirty(&[part], false);
+        let dirty = units.those_dirty(&[part], true);
+        self.drop_parts(op.volume, &clean);
+        // Lost units that a write through the cache brings anew: the store has them now.
+        let is_through = op.plan.dirtied.is_empty();
+        if is_through {
+            dirty.iter().flat_map(units_at).for_each(|unit| _ = self.extents.units_mut().mend(unit));
+            return self.drop_parts(op.volume, &dirty);
+        }
+        if stored.buffer.len() as u64 != part.bytes {
+            // The system has kept it.
+            return self.lose_early(op, &dirty);
+        }
+        for lacking in &dirty {
+            for unit in units_at(lacking) {
+                let from = (unit * UNIT_BYTES - part.at) as usize;
+                self.unstored.keep(unit, op.volume, &stored.buffer[from..from + UNIT_BYTES as usize]);
+                self.extents.units_mut().mend(unit);
+                self.write_order.note_unstored(
+                    &mut self.log,
+                    number,
+                    lacking.offset + unit * UNIT_BYTES - lacking.at,
+                    unit,
+                );
+            }
+        }
+        // Flushes that wait for this write wait until the store has it.
+        if self.volumes[op.volume].flushing.has_owing() {
+            let cleaner = self.write_back.cleaner_mut();
+            let epoch = cleaner.close_epoch(number);
+            if let Some(epoch) = epoch {
+                cleaner.want(number, epoch);
+                self.volumes[op.volume].flushing.wait_for_epoch(epoch);
+            }
+        }
+    }
+
+    /// Dirty bytes are gone: they read as an error. Of a write that its client takes to be done, the flushes that wait for it report the
+    /// failure, or the next flush does.
+    fn lose_early(&mut self, op: &Op, dirty: &[Part]) {
+        self.lose_parts(op.volume, dirty);
+        let failure = (
+            Errno::Io,
+            "the system did not give back bytes that the cache's device has not taken".to_owned(),
+        );
+        for waiter in self.volumes[op.volume].flushing.lose(&failure) {
+            self.answers.tell(waiter.asker, Err(failure.clone()));
+        }
     }
 }
 

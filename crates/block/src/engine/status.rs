@@ -1,7 +1,7 @@
 //! Status of the cache at one moment, for the live page and metrics.
 
 use serde::{Deserialize, Serialize};
-use tiermem_policy::extents::Mode;
+use tiermem_policy::extents::{Mode, Service};
 
 use super::shared::Shared;
 use super::{Counts, Engine};
@@ -29,10 +29,17 @@ pub struct CacheStatus {
     pub dirty_bytes: u64,
     /// Memory that the map, the order of eviction and the log's table take.
     pub metadata_bytes: u64,
-    /// Bytes of memory for each GiB of blocks that there are; 0 while there are none.
-    pub metadata_bytes_per_gib: f64,
+    /// Bytes of memory for each GiB of blocks that there are; none while the cache is less than 1% full, for most of this memory does
+    /// not depend on what is cached.
+    pub metadata_bytes_per_gib: Option<f64>,
     /// Requests' parts that wait for something to be written back, now.
     pub parked: u64,
+    /// Bytes that get nothing more before a restart, because the device has failed somewhere among them.
+    pub retired_bytes: u64,
+    /// Dirty bytes that the device has not taken: they are in memory until the stores have them.
+    pub unstored_bytes: u64,
+    /// Whether the device has failed in so many places that the stores serve alone.
+    pub out_of_use: bool,
     /// The log; none where nothing outlives the process.
     pub log: Option<LogStatus>,
 }
@@ -171,8 +178,12 @@ impl Engine {
             dirty_bytes: extents.units().dirty_bytes(),
             metadata_bytes,
             metadata_bytes_per_gib: ratio(metadata_bytes, held_bytes)
-                .map_or(0.0, |ratio| ratio * (1u64 << 30) as f64),
+                .filter(|_| held_bytes >= geometry.capacity_bytes() / 100)
+                .map(|ratio| ratio * (1u64 << 30) as f64),
             parked: self.ops.parked(),
+            retired_bytes: extents.map().retired_bytes(),
+            unstored_bytes: self.shared.unstored.bytes(),
+            out_of_use: extents.service() == Service::OutOfUse,
             log: self.log_status(),
         }
     }

@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use tiermem_policy::extents::Part;
 use tiermem_tier::block::AlignedBuffer;
 
 use super::device::Io;
-use super::op::{Failure, Stage, common};
+use super::op::{Failure, Stage, Stored, common};
 use super::op_steps::Work;
 use super::op_table::{After, Ready};
 use super::shared::Shared;
@@ -31,8 +30,10 @@ impl Work<'_> {
         if self.may_be_early() {
             // Operations that read or overwrite it wait until it is stored, as this operation keeps its claim.
             self.shared.write_order.owe(&self.shared.log, self.op);
-            self.op.is_early = true;
             self.shared.reply(self.op, Vec::new());
+        }
+        if self.op.ios == 0 {
+            self.shared.ready.push_back(Ready::Stored(self.id));
         }
         After::Waits
     }
@@ -55,36 +56,23 @@ impl Work<'_> {
             self.op.failure.get_or_insert((Errno::Io, why));
         }
         let Work { op, shared, .. } = &mut self;
-        let units = shared.extents.units();
-        if op.failure.is_none() {
-            shared.note_stored(op);
-        } else if op.is_early {
-            // The client takes it to be there: nothing older may be read in its place. What was fetched beside it the store has.
-            let lost = units.those_dirty(&op.plan.fill, true);
-            let fetched = units.those_dirty(&op.plan.fill, false);
-            shared.lose_parts(op.volume, &lost);
-            shared.drop_parts(op.volume, &fetched);
-            if let Some(failure) = op.failure.take() {
-                // The flushes that wait for it report the failure, or the next flush does.
-                for waiter in shared.volumes[op.volume].flushing.lose(&failure) {
-                    shared.answers.tell(waiter.asker, Err(failure.clone()));
-                }
-            }
-        } else if is_dirty {
-            // What the cache had of it is lost.
-            let mut lost = op.plan.fill.clone();
-            for fresh in &op.plan.fresh {
-                lost = lost.into_iter().flat_map(|part| without(part, fresh)).collect();
-            }
-            shared.forget_parts(op.volume, &op.plan.fresh);
-            shared.lose_parts(op.volume, &lost);
-            let number = shared.volumes[op.volume].number;
-            shared.write_order.note_dropped(&mut shared.log, number, &op.plan.fresh);
-        } else {
+        let is_through = !op.plan.through.is_empty() && !is_dirty;
+        if is_through && op.failure.is_some() {
             // The store has what it has; what the cache has may be older or newer.
-            let parts = units.without_lost(&op.plan.fill);
+            let parts = shared.extents.units().without_lost(&op.plan.fill);
             shared.drop_parts(op.volume, &parts);
+            op.stored.drain(..).for_each(|stored| shared.pool.give_back(stored.buffer));
+            return self.end();
         }
+        let has_failed = is_dirty && shared.log.failure().is_some();
+        for stored in std::mem::take(&mut op.stored) {
+            if !stored.is_there || has_failed {
+                op.unstored.push(stored.fill);
+                shared.not_stored(op, &stored);
+            }
+            shared.pool.give_back(stored.buffer);
+        }
+        shared.note_stored(op);
         self.end()
     }
 
@@ -119,6 +107,11 @@ impl Work<'_> {
         if shared.log.is_kept() {
             op.note_sums(volume.number, fill as usize, &buffer);
         }
+        let units = units_at(&op.plan.fill[fill as usize]);
+        if shared.extents.units().has_failed(units.clone()) {
+            shared.memory.forget(units);
+            return op.stored.push(Stored { fill, buffer, is_there: false });
+        }
         volume.counts.cache_writes += 1;
         volume.counts.cache_written_bytes += buffer.len() as u64;
         op.ios += 1;
@@ -142,12 +135,20 @@ impl Work<'_> {
     /// A request that stores is done; its buffer is free.
     pub fn stored_part(&mut self, fill: u32, buffer: AlignedBuffer, result: Result<(), Failure>) {
         let units = units_at(&self.op.plan.fill[fill as usize]);
+        let is_there = result.is_ok();
         match result {
-            Ok(()) => self.shared.memory.update(units, &buffer),
-            Err(_) => self.shared.memory.forget(units),
+            Ok(()) => {
+                self.shared.memory.update(units.clone(), &buffer);
+                self.shared.unstored.forget(units);
+            }
+            Err(failure) => {
+                self.shared.memory.forget(units.clone());
+                self.shared.volumes[self.op.volume].counts.cache_failures += 1;
+                self.shared.place_failed(self.op.volume, units, &failure);
+            }
         }
-        self.shared.pool.give_back(buffer);
-        self.stored_one(result.err());
+        self.op.stored.push(Stored { fill, buffer, is_there });
+        self.stored_one(None);
     }
 
     /// One of the operation's requests that store is done.
@@ -170,19 +171,4 @@ impl Work<'_> {
         }
         self.stored_one(result.err());
     }
-}
-
-/// The rest of a part without another.
-fn without(part: Part, gone: &Part) -> impl Iterator<Item = Part> {
-    let end = part.at + part.bytes;
-    let cut = |from: u64, to: u64| {
-        let (from, to) = (from.clamp(part.at, end), to.clamp(part.at, end));
-        (from < to).then(|| Part { offset: part.offset + (from - part.at), at: from, bytes: to - from })
-    };
-    let (before, behind) = if gone.at < end && part.at < gone.at + gone.bytes {
-        (cut(part.at, gone.at), cut(gone.at + gone.bytes, end))
-    } else {
-        (Some(part), None)
-    };
-    before.into_iter().chain(behind)
 }

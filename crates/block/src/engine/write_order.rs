@@ -8,7 +8,7 @@ use tiermem_policy::extents::{Event, Extents, Geometry, Map, Mode, OpenBlocks, P
 use super::op::{Op, units_of};
 use super::unflushed_writes::{Generation, Owed};
 use super::unmapped::Unmapped;
-use crate::journal::{Lsn, Record, Wait};
+use crate::journal::{Lsn, Record, UnitState, Wait};
 
 mod log;
 
@@ -194,6 +194,20 @@ impl WriteOrder {
             let lsn = journal.append(Record::Drop(units_at(part)));
             let units = units_of(&(part.offset..part.offset + part.bytes));
             self.unmapped.note(volume.0, &units, lsn, journal.synced());
+        }
+    }
+
+    /// A write did not bring a unit into the cache, whose bytes are the last ones now that may be read at this byte of the volume: no
+    /// older content may come back in their place. What was promised of it and is gone is an error after a crash.
+    pub fn note_unstored(&mut self, log: &mut Log, volume: Volume, offset: u64, unit: u64) {
+        let Some(journal) = log.journal_mut() else { return };
+        match journal.state(unit) {
+            UnitState::Invalid => {}
+            UnitState::Clean => {
+                let part = Part { offset, at: unit * UNIT_BYTES, bytes: UNIT_BYTES };
+                self.note_dropped(log, volume, &[part]);
+            }
+            UnitState::Dirty | UnitState::Poisoned => _ = journal.append(Record::Poison(unit..unit + 1)),
         }
     }
 

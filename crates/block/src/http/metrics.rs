@@ -48,12 +48,29 @@ fn cache(text: &mut Exposition, cache: &CacheStatus) {
         "Memory of the map, the order of eviction and the log's table.",
         cache.metadata_bytes,
     );
-    text.single(
-        "block_cache_metadata_bytes_per_gib",
-        "Metadata bytes for each GiB of blocks; 0 while there are no blocks.",
-        cache.metadata_bytes_per_gib,
-    );
+    if let Some(bytes) = cache.metadata_bytes_per_gib {
+        text.single(
+            "block_cache_metadata_bytes_per_gib",
+            "Metadata bytes for each GiB of blocks; absent while the cache is less than 1% full.",
+            bytes,
+        );
+    }
     text.single("block_cache_parked", "Parts of requests that wait for write-back.", cache.parked);
+    text.single(
+        "block_cache_retired_bytes",
+        "Bytes of the cache that get nothing more before a restart, because its device failed somewhere among them.",
+        cache.retired_bytes,
+    );
+    text.single(
+        "block_cache_unstored_bytes",
+        "Dirty bytes that the cache's device did not take: in memory until the backing stores have them.",
+        cache.unstored_bytes,
+    );
+    text.single(
+        "block_cache_out_of_use",
+        "1 if the cache's device failed in so many places that the backing stores serve alone, else 0.",
+        u8::from(cache.out_of_use),
+    );
 }
 
 fn log(text: &mut Exposition, log: &LogStatus) {
@@ -291,6 +308,8 @@ mod tests {
             cache: CacheStatus {
                 blocks: vec![BlockSize { block_bytes: 32768, blocks: 4 }],
                 log: Some(LogStatus { refusals: 6, failure: Some("gone".into()), ..LogStatus::default() }),
+                retired_bytes: 9,
+                out_of_use: true,
                 ..CacheStatus::default()
             },
             ..View::default()
@@ -303,6 +322,8 @@ mod tests {
         assert_eq!(samples["tiermem_ready"], 1.0);
         assert_eq!(samples["tiermem_block_cache_blocks{block_bytes=\"32768\"}"], 4.0);
         assert_eq!(samples["tiermem_block_log_failed"], 1.0);
+        assert_eq!(samples["tiermem_block_cache_out_of_use"], 1.0);
+        assert_eq!(samples["tiermem_block_cache_retired_bytes"], 9.0);
         assert_eq!(samples["tiermem_block_log_has_room"], 0.0);
         assert_eq!(samples["tiermem_block_log_refusals_total"], 6.0);
         assert_eq!(samples["tiermem_block_hits_total{export=\"odd \\\"name\",op=\"read\"}"], 7.0);

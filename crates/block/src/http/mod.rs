@@ -44,6 +44,15 @@ impl tiermem_live::View for View {
     fn metrics(&self, ready: bool) -> String {
         metrics::render(self, ready)
     }
+
+    fn trouble(&self) -> Option<&'static str> {
+        let has_failed = self.cache.log.as_ref().is_some_and(|log| log.failure.is_some());
+        match (has_failed, self.cache.out_of_use) {
+            (true, _) => Some("the log cannot be written: writes and flushes fail\n"),
+            (false, true) => Some("the cache is out of use: its device fails, and the stores serve alone\n"),
+            (false, false) => None,
+        }
+    }
 }
 
 /// Makes the server publish its figures, and serves them at `port`. Commands are accepted there

@@ -139,7 +139,7 @@ pub struct Counters {
     /// For how long the oldest of these have been dirty, seconds.
     pub dirty_age_s: Option<f64>,
     /// Memory for each GiB of blocks.
-    pub metadata_bytes_per_gib: f64,
+    pub metadata_bytes_per_gib: Option<f64>,
     /// Bytes of blocks.
     pub held_bytes: u64,
 }

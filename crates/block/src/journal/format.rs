@@ -53,15 +53,18 @@ pub fn format(device: &mut dyn BlockIo, config: &LayoutConfig, force: bool) -> R
     Ok(layout)
 }
 
-/// Refuses a file with foreign contents before anything is changed: [`format()`] does so too, but by then the
-/// caller may have changed the file's length. A file that cannot be read is left to the code that opens it.
+/// Refuses a file with foreign contents, and a cache that was shortened, before anything is changed: [`format()`] and
+/// [`open()`](super::open) do so too, but by then the caller may have changed the file's length. A file that cannot be read is left to the
+/// code that opens it.
 ///
 /// # Errors
-/// [`JournalError::Occupied`].
+/// [`JournalError::Occupied`], [`JournalError::Shrunk`].
 pub fn refuse_stranger(path: &Path) -> Result<(), JournalError> {
     let mut front = Vec::new();
-    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    if is_file && let Ok(file) = File::open(path) {
+    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+    if metadata.is_some()
+        && let Ok(file) = File::open(path)
+    {
         let _ = file.take(FRONT_BYTES).read_to_end(&mut front);
     }
     let is_empty = front.iter().all(|byte| *byte == 0);
@@ -72,7 +75,16 @@ pub fn refuse_stranger(path: &Path) -> Result<(), JournalError> {
     {
         return Err(JournalError::Occupied { what: STRANGER.to_owned() });
     }
-    Ok(())
+    let ends = copies.iter().filter_map(|found| match found {
+        SuperblockState::Sound(superblock) => superblock.end(),
+        _ => None,
+    });
+    match (ends.max(), metadata.map(|metadata| metadata.len())) {
+        (Some(wanted_bytes), Some(device_bytes)) if device_bytes < wanted_bytes => {
+            Err(JournalError::Shrunk { device_bytes, wanted_bytes })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn refuse_what_is_there(device: &mut dyn BlockIo) -> Result<(), JournalError> {

@@ -164,6 +164,11 @@ impl Superblock {
         }
     }
 
+    /// Where the cache ends on its device, if its sizes can be.
+    pub fn end(&self) -> Option<u64> {
+        Layout::with_end(&self.config, self.groups).ok().map(|layout| layout.end())
+    }
+
     /// Layout of the device, checked against the requested one; parts that were not requested may be anything.
     ///
     /// # Errors

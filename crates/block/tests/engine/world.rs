@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tiermem_base::Rng;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Piece, Task, UNIT_BYTES};
 use tiermem_block::engine::{Drops, Engine, EngineConfig, VolumeConfig};
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
 use tiermem_tier::backing::MemoryStore;
-use tiermem_tier::block::{MemoryDisk, Simulated, Simulation, Troubles};
+use tiermem_tier::block::{MemoryDisk, Simulated, Simulation};
 
+use crate::bad_places::{Devices, Spoiled};
 use crate::stamp::{Entry, STAMP_BYTES, Stamp, stamps_of, value_of};
 
 pub const KIB: u64 = 1 << 10;
@@ -31,9 +32,21 @@ pub struct Setup {
     pub table_bytes: Option<u64>,
     /// Requests in a thousand to the cache's device and to each store that fail.
     pub failures_per_mille: u64,
+    /// Whether places of the cache's device and of stores go bad.
+    pub bad_places: bool,
 }
 
 impl Setup {
+    /// Bytes of the log.
+    pub fn log_bytes(&self) -> u64 {
+        512 * KIB
+    }
+
+    /// Whether a write fetches what it does not cover of its block.
+    pub fn fetches_around(&self) -> bool {
+        self.fill == Fill::Whole || self.sizing != Sizing::Request
+    }
+
     /// Any setup of a cache that outlives the process.
     pub fn draw(rng: &mut Rng) -> Self {
         let sizes: [&[u64]; 3] =
@@ -53,6 +66,7 @@ impl Setup {
             memory_bytes: rng.below(3) * 256 * KIB,
             table_bytes: (rng.below(2) == 0).then(|| (2 + rng.below(3)) * 4 * KIB),
             failures_per_mille: if rng.below(4) == 0 { 1 + rng.below(20) } else { 0 },
+            bad_places: false,
         }
     }
 }
@@ -66,6 +80,8 @@ struct Flight {
     durable: bool,
     /// Its number: requests are numbered as they are sent.
     began: u64,
+    /// The store lacked something of its range when it was sent.
+    lacked: bool,
 }
 
 struct Model {
@@ -75,7 +91,7 @@ struct Model {
 }
 
 pub struct World {
-    setup: Setup,
+    pub setup: Setup,
     pub engine: Engine,
     pub stores: Vec<MemoryStore>,
     pub disk: MemoryDisk,
@@ -86,7 +102,9 @@ pub struct World {
     next: u64,
     /// Looks since something was answered.
     idle_looks: u32,
-    rng: Rng,
+    pub rng: Rng,
+    pub devices: Devices,
+    pub spoiled: Spoiled,
 }
 
 impl World {
@@ -95,7 +113,7 @@ impl World {
         let stores: Vec<_> = setup.modes.iter().map(|_| MemoryStore::new(setup.volume_bytes)).collect();
         let stamps = vec![Stamp::new(0); setup.volume_bytes.div_ceil(STAMP_BYTES) as usize];
         let simulation = Simulation::new(seed);
-        let engine = start(setup, &disk, &stores, &simulation).expect("nothing has died");
+        let (engine, devices) = start(setup, &disk, &stores, &simulation).expect("nothing has died");
         World {
             setup: setup.clone(),
             engine,
@@ -107,12 +125,14 @@ impl World {
             next: 0,
             idle_looks: 0,
             rng: Rng::seeded(seed ^ 0x5eed),
+            devices,
+            spoiled: Spoiled::default(),
         }
     }
 
     /// The process dies, and perhaps its machine with it; then another one takes up the cache, and may die of that as well.
     pub fn crash(&mut self, power: bool) {
-        if self.setup.failures_per_mille == 0 && !self.simulation.is_dead() {
+        if self.setup.failures_per_mille == 0 && !self.setup.bad_places && !self.simulation.is_dead() {
             self.check_cache(true);
         }
         self.flights.clear();
@@ -128,9 +148,10 @@ impl World {
             if self.rng.below(4) == 0 {
                 self.simulation.die_after(self.rng.below(60));
             }
-            if let Some(engine) = start(&self.setup, &self.disk, &self.stores, &self.simulation) {
+            if let Some(started) = start(&self.setup, &self.disk, &self.stores, &self.simulation) {
                 self.simulation.restart();
-                self.engine = engine;
+                (self.engine, self.devices) = started;
+                self.spoiled.restart();
                 break;
             }
             if power || self.rng.below(2) == 0 {
@@ -167,7 +188,8 @@ impl World {
             Ok(Answer::Data(pieces)) => Some(bytes_of(&pieces)),
             other => {
                 // What a failed write has lost is an error until it is written anew.
-                assert!(self.setup.failures_per_mille > 0, "volume {volume}: {other:?}");
+                let may_fail = self.setup.failures_per_mille > 0 || self.setup.bad_places;
+                assert!(may_fail, "volume {volume}: {other:?}");
                 None
             }
         }
@@ -297,7 +319,8 @@ impl World {
             Kind::Describe => Task::Describe,
             Kind::Flush => Task::Flush,
         };
-        let flight = Flight { volume, range: range.clone(), kind, value, durable, began: cookie };
+        let lacked = self.setup.bad_places && self.is_lacking(volume, &range);
+        let flight = Flight { volume, range: range.clone(), kind, value, durable, began: cookie, lacked };
         self.flights.insert(cookie, flight);
         let asker = Asker { connection: 1, cookie };
         self.engine.submit(Job { asker, disk: volume, task, offset: range.start, bytes, durable });
@@ -353,11 +376,13 @@ impl World {
 
     fn check(&mut self, outcome: Outcome) {
         let flight = self.flights.remove(&outcome.asker.cookie).expect("asked for once");
-        let Flight { volume, range, kind, value, durable, began } = flight;
+        let Flight { volume, range, kind, value, durable, began, lacked } = flight;
         let answer = match outcome.result {
             Ok(answer) => answer,
             Err((errno, words)) => {
-                assert!(self.setup.failures_per_mille > 0, "{errno}: {words}");
+                let may_fail = self.setup.failures_per_mille > 0
+                    || self.may_fail(volume, kind, &range, (durable, lacked));
+                assert!(may_fail, "{kind:?} of {range:?} of volume {volume}: {errno}: {words}");
                 // A write that failed may have happened, or not.
                 return;
             }
@@ -407,6 +432,11 @@ impl World {
             (Kind::Prefetch | Kind::Trim, Answer::Done) => {}
             (_, answer) => panic!("{kind:?} is answered by {answer:?}"),
         }
+    }
+
+    /// What the clients of a volume know.
+    pub fn stamps(&self, volume: usize) -> &[Stamp] {
+        &self.models[volume].stamps
     }
 
     /// The cache's device returned what was stored whenever it was asked: no failure was injected. After a crash
@@ -481,7 +511,7 @@ fn start(
     disk: &MemoryDisk,
     stores: &[MemoryStore],
     simulation: &Simulation,
-) -> Option<Engine> {
+) -> Option<(Engine, Devices)> {
     let alive = |result: Result<(), String>| match result {
         Err(error) => {
             assert!(simulation.is_dead(), "{error}");
@@ -490,13 +520,13 @@ fn start(
         Ok(()) => true,
     };
     let cache = Simulated::new(disk.clone(), simulation);
-    let mut troubles: Vec<Arc<Mutex<Troubles>>> = vec![cache.troubles()];
+    let mut troubles: Devices = vec![cache.troubles()];
     let (clock, pause) = (simulation.clone(), simulation.clone());
     let config = EngineConfig {
         sizes_bytes: setup.sizes_bytes.clone(),
         fill: setup.fill,
         sizing: setup.sizing,
-        log_bytes: Some(512 * KIB),
+        log_bytes: Some(setup.log_bytes()),
         memory_bytes: setup.memory_bytes,
         table_bytes: setup.table_bytes,
         shares: 1 + stores.len() as u16,
@@ -527,10 +557,10 @@ fn start(
     if !alive(engine.begin_service().map_err(|error| error.to_string())) || simulation.is_dead() {
         return None;
     }
-    for troubles in troubles {
+    for troubles in &troubles {
         troubles.lock().unwrap().failures_per_mille = setup.failures_per_mille;
     }
-    Some(engine)
+    Some((engine, troubles))
 }
 
 /// Kind of a client's request.

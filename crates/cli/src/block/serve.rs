@@ -83,10 +83,20 @@ pub fn run(options: Options) -> Result<(), Failure> {
         ready(false);
     };
     let mut engine = server.run(listeners, stop).map_err(Failure::failed)?;
-    engine.close();
+    let dirty_bytes = engine.close();
     drop(http);
     tracing::info!("stopped");
-    Ok(())
+    match (dirty_bytes, engine.log_status()) {
+        (0, _) => Ok(()),
+        (_, Some(_)) => Err(Failure::failed(anyhow::anyhow!(
+            "the stores lack {} that only the cache has: start again with the same cache and stores, and try tiermem block flush",
+            Bytes(dirty_bytes)
+        ))),
+        (_, None) => Err(Failure::failed(anyhow::anyhow!(
+            "{} are lost that no store took; the log says why",
+            Bytes(dirty_bytes)
+        ))),
+    }
 }
 
 /// Takes the HTTP address. The default one is not worth refusing a start for.

@@ -20,7 +20,7 @@ fn maybe(number: Option<f64>, decimals: usize) -> Cell {
 /// A field's name, and its value.
 type Field<T> = (&'static str, fn(&T) -> Cell);
 
-const SERVER: [Field<View>; 21] = [
+const SERVER: [Field<View>; 24] = [
     ("version", |view| Cell::Text(view.version.clone())),
     ("uptime_s", |view| Cell::Number(view.uptime_s, 3)),
     ("connections", |view| Cell::Count(view.connections)),
@@ -30,8 +30,11 @@ const SERVER: [Field<View>; 21] = [
     ("held_bytes", |view| Cell::Count(view.cache.held_bytes)),
     ("dirty_bytes", |view| Cell::Count(view.cache.dirty_bytes)),
     ("metadata_bytes", |view| Cell::Count(view.cache.metadata_bytes)),
-    ("metadata_bytes_per_gib", |view| Cell::Number(view.cache.metadata_bytes_per_gib, 0)),
+    ("metadata_bytes_per_gib", |view| maybe(view.cache.metadata_bytes_per_gib, 0)),
     ("parked", |view| Cell::Count(view.cache.parked)),
+    ("retired_bytes", |view| Cell::Count(view.cache.retired_bytes)),
+    ("unstored_bytes", |view| Cell::Count(view.cache.unstored_bytes)),
+    ("out_of_use", |view| Cell::Count(u64::from(view.cache.out_of_use))),
     ("log_capacity_bytes", |view| log(view, |log| log.capacity_bytes)),
     ("log_used_bytes", |view| log(view, |log| log.used_bytes)),
     ("log_written_bytes", |view| log(view, |log| log.written_bytes)),
@@ -172,8 +175,13 @@ fn summary(text: &mut String, view: &View) -> std::fmt::Result {
     let blocks = cache.blocks.iter().map(|size| format!("{} of {}", size.blocks, Bytes(size.block_bytes)));
     writeln!(text, "blocks  {}", blocks.collect::<Vec<_>>().join(", "))?;
     writeln!(text, "dirty   {}", Bytes(cache.dirty_bytes))?;
-    let per_gib = Bytes(cache.metadata_bytes_per_gib as u64);
-    writeln!(text, "memory  {} of metadata, {per_gib} per GiB held", Bytes(cache.metadata_bytes))?;
+    let per_gib = cache.metadata_bytes_per_gib.map(|bytes| format!(", {} per GiB held", Bytes(bytes as u64)));
+    writeln!(text, "memory  {} of metadata{}", Bytes(cache.metadata_bytes), per_gib.unwrap_or_default())?;
+    if cache.retired_bytes > 0 {
+        let use_now =
+            if cache.out_of_use { "OUT OF USE: the stores serve alone" } else { "not used before a restart" };
+        writeln!(text, "device  failed in {}: {use_now}", Bytes(cache.retired_bytes))?;
+    }
     match &cache.log {
         None => writeln!(text, "log     none: nothing outlives the process"),
         Some(LogStatus { failure: Some(failure), .. }) => writeln!(text, "log     FAILED: {failure}"),

@@ -87,7 +87,9 @@ impl<O: Evict> Extents<O> {
         // A lost unit would be read from the store, which has older content; and it cannot be written back.
         let may_go = |of: Range<u64>| !(units.has_lost(of.clone()) || spares_dirty && is_spared(of));
         if loser == share {
-            let next = eviction.next_block(share, |slot| may_go(map.units_of(&map.block_at(slot))));
+            let is_reused = |slot| !map.space().is_retired(map.geometry().group_of(slot));
+            let next = eviction
+                .next_block(share, |slot| is_reused(slot) && may_go(map.units_of(&map.block_at(slot))));
             if let Some(slot) = next.filter(|slot| map.class_at(*slot) == class) {
                 if units.dirty().any(map.units_of(&map.block_at(slot))) {
                     let group = map.geometry().group_of(slot);
@@ -97,9 +99,10 @@ impl<O: Evict> Extents<O> {
                 return Ok(slot);
             }
         }
-        let next = eviction.next_group(loser, |group| may_go(map.units_of_group(group)));
+        let is_reused = |group| !map.space().is_retired(group);
+        let next = eviction.next_group(loser, |group| is_reused(group) && may_go(map.units_of_group(group)));
         // Where no block is clean a dirty one is evicted.
-        let is_whole = |group| !units.has_lost(map.units_of_group(group));
+        let is_whole = |group| is_reused(group) && !units.has_lost(map.units_of_group(group));
         let group = next.or_else(|| eviction.next_group(loser, is_whole)).ok_or(NoRoom::Busy)?;
         if units.dirty().any(map.units_of_group(group)) {
             return Err(NoRoom::Dirty { group, slot: None });
@@ -113,6 +116,21 @@ impl<O: Evict> Extents<O> {
     /// The first block of a group.
     fn first_of(&self, group: u32) -> Option<u32> {
         self.map.begins_in(group).next()
+    }
+
+    /// Drops a block that lies where nothing is to lie any more, unless the store lacks something of it or a plan speaks of it.
+    pub(super) fn leave_retired(&mut self, slot: u32) {
+        let space = self.map.space();
+        if space.retired_groups() == 0 || !space.is_retired(self.geometry().group_of(slot)) {
+            return;
+        }
+        let is_there = space.block_of(self.geometry(), slot) == Some(slot);
+        if is_there
+            && !self.eviction.is_held(slot)
+            && !self.units.dirty().any(self.map.units_of(&self.map.block_at(slot)))
+        {
+            self.drop_block(slot, Departure::Evicted);
+        }
     }
 
     /// Drops a block and frees its place.

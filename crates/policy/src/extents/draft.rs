@@ -7,8 +7,8 @@ use super::map::Map;
 use super::plan::{Part, Plan, Request, Verdict};
 use super::sizing::Around;
 use super::table::Block;
-use super::units::Units;
-use super::{Fill, Mode};
+use super::units::{Units, units_at};
+use super::{Fill, Mode, Service};
 
 fn push_range(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     match ranges.last_mut() {
@@ -68,6 +68,7 @@ pub(super) struct Draft<'a> {
     pub map: &'a Map,
     pub units: &'a mut Units,
     pub fill: Fill,
+    pub service: Service,
     pub rule: Around,
     pub request: &'a Request,
     pub plan: &'a mut Plan,
@@ -140,15 +141,36 @@ impl Draft<'_> {
             (Fill::Units, None) => extent.asked.clone(),
             _ => extent.units.clone(),
         };
+        if self.service != Service::Whole {
+            return self.read_only(extent);
+        }
         for run in self.units.valid().runs(extent.asked.clone(), true) {
             push_part(&mut self.plan.cached, extent.part(run));
         }
         for run in self.units.valid().runs(wanted.clone(), false) {
             push_range(&mut self.plan.fetch, extent.range(run.clone()));
-            push_part(&mut self.plan.fill, extent.part(run.clone()));
-            push_part(&mut self.plan.fresh, extent.part(run));
+            // Where the device has failed nothing is stored: it is fetched each time.
+            for run in self.units.without_failed(run) {
+                push_part(&mut self.plan.fill, extent.part(run.clone()));
+                push_part(&mut self.plan.fresh, extent.part(run));
+            }
         }
-        self.units.fill(wanted);
+        if self.units.has_failed(wanted.clone()) {
+            self.plan.fresh.iter().for_each(|part| self.units.fill(units_at(part)));
+        } else {
+            self.units.fill(wanted);
+        }
+    }
+
+    /// A read that stores nothing. Of a cache that is out of use it takes only what the store lacks.
+    fn read_only(&mut self, extent: &Extent) {
+        let kept = if self.service == Service::OutOfUse { self.units.dirty() } else { self.units.valid() };
+        for run in kept.runs(extent.asked.clone(), true) {
+            push_part(&mut self.plan.cached, extent.part(run));
+        }
+        for run in kept.runs(extent.asked.clone(), false) {
+            push_range(&mut self.plan.fetch, extent.range(run));
+        }
     }
 
     fn write(&mut self, extent: &Extent, mode: Mode) {
@@ -162,6 +184,9 @@ impl Draft<'_> {
         for edge in &edges {
             for run in self.units.valid().runs(edge.clone(), true) {
                 push_part(&mut self.plan.cached, extent.part(run));
+            }
+            for run in self.units.dirty().runs(edge.clone(), true) {
+                push_part(&mut self.plan.unclean, extent.part(run));
             }
         }
         let outside = [units.start..covered.start, covered.end..units.end];

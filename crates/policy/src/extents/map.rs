@@ -119,6 +119,20 @@ impl Map {
         }
     }
 
+    /// Bytes of the cache that get no more blocks, because the device has failed somewhere in their groups.
+    pub fn retired_bytes(&self) -> u64 {
+        u64::from(self.space.retired_groups()) * self.geometry.group_bytes()
+    }
+
+    /// Nothing gets a place in the groups of these units any more.
+    pub(super) fn retire(&mut self, units: &Range<u64>) {
+        let slot_of = |unit: u64| (unit / self.geometry.piece_units()) as u32;
+        let (first, last) = (slot_of(units.start), slot_of(units.end.max(units.start + 1) - 1));
+        for group in self.geometry.group_of(first)..=self.geometry.group_of(last) {
+            self.space.retire(&self.geometry, group);
+        }
+    }
+
     /// Takes a free place in an open group.
     pub(super) fn take(&mut self, group: u32) -> u32 {
         self.space.take(&self.geometry, group)

@@ -19,7 +19,8 @@
 //! | --- | --- |
 //! | [`Map`] | which blocks there are, where each stands in its volume and in the cache; groups and what is free in them |
 //! | [`Shares`] | the share of each group, and the limit of each share |
-//! | [`Units`] | what the cache has of each unit: valid, dirty, lost |
+//! | [`Units`] | what the cache has of each unit: valid, dirty, lost; and where its device has failed |
+//! | [`Service`] | what the cache is still used for, after failures of its device |
 //! | `Eviction` | the order of eviction, and which blocks plans in flight hold |
 //! | [`Changes`] | what happened to the map, for a driver that keeps a log |
 //! | [`observed::Sizer`] | how large the blocks are that a miss allocates |
@@ -37,6 +38,7 @@ mod copies;
 mod draft;
 mod events;
 mod eviction;
+mod failures;
 mod geometry;
 mod map;
 pub mod observed;
@@ -58,6 +60,7 @@ use crate::evict::Evict;
 pub use bits::RunBits;
 pub use copies::Copies;
 pub use events::{Changes, Event};
+pub use failures::Service;
 pub use geometry::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Geometry, GeometryError, UNIT_BYTES};
 pub use map::Map;
 pub use open_blocks::OpenBlocks;
@@ -128,6 +131,7 @@ pub struct Extents<O> {
     changes: Changes,
     sizer: Sizer,
     admission: Admission,
+    service: Service,
     // Of the request at hand, kept for their memory.
     /// Its blocks, in the order of addresses.
     found: Vec<Block>,
@@ -146,6 +150,7 @@ impl<O: Evict> Extents<O> {
             changes: Changes::default(),
             sizer: Sizer::new(&geometry, fill, sizing),
             admission: Admission::new(AdmissionRules::default(), geometry.slots()),
+            service: Service::default(),
             map: Map::new(geometry, shares.max(1)),
             found: Vec::new(),
             wanted: Vec::new(),

@@ -78,6 +78,8 @@ pub struct Plan {
     pub through: Vec<Range<u64>>,
     /// Parts that a write past the cache made invalid there.
     pub dropped: Vec<Part>,
+    /// Of what a write reads from the cache, the parts that were dirty before it.
+    pub unclean: Vec<Part>,
     /// Parts that the plan made valid and that were not valid before: the argument of [`super::Units::invalidate`] when the plan
     /// fails before anything was stored.
     pub fresh: Vec<Part>,
@@ -116,6 +118,7 @@ impl Plan {
         self.fill.clear();
         self.through.clear();
         self.dropped.clear();
+        self.unclean.clear();
         self.fresh.clear();
         self.dirtied.clear();
         self.clean.clear();

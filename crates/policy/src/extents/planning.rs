@@ -10,7 +10,7 @@ use super::eviction::Eviction;
 use super::plan::{Plan, Request, Verdict};
 use super::sizing::{Around, divide};
 use super::table::Block;
-use super::{Extents, Fill, Mode};
+use super::{Extents, Fill, Mode, Service};
 
 fn overlaps(block: &Block, pieces: &Range<u64>) -> bool {
     block.piece < pieces.end && block.end() > pieces.start
@@ -56,7 +56,8 @@ impl<O: Evict> Extents<O> {
         let pieces = self.map.pieces_of(&(request.offset..request.end()));
         plan.bypassed =
             request.bypass || if first { self.turns_away(request, &pieces) } else { plan.bypassed };
-        let request = &Request { bypass: plan.bypassed, ..*request };
+        let bypass = plan.bypassed || self.service != Service::Whole;
+        let request = &Request { bypass, ..*request };
         if first {
             plan.spares_dirty = false;
             if !request.bypass && request.write != Some(Mode::WriteAround) {
@@ -77,8 +78,9 @@ impl<O: Evict> Extents<O> {
             plan.hit = self.is_hit(request, &pieces);
         }
         let verdict = if request.write == Some(Mode::WriteAround) {
-            let Extents { map, units, fill, .. } = self;
-            let verdict = Draft { map, units, fill: *fill, rule, request, plan }.around(&self.found);
+            let Extents { map, units, fill, service, .. } = self;
+            let verdict =
+                Draft { map, units, fill: *fill, service: *service, rule, request, plan }.around(&self.found);
             if verdict == Verdict::Ready {
                 self.found.iter().for_each(|block| hold(&mut self.eviction, block.slot, plan));
             }
@@ -92,9 +94,13 @@ impl<O: Evict> Extents<O> {
         verdict
     }
 
-    /// Notes that a plan was carried out, or that what failed of it was said to [`super::Units::invalidate`].
+    /// Notes that a plan was carried out, or that what failed of it was said to [`super::Units::invalidate`]. Its blocks go that lie
+    /// where nothing is to lie any more.
     pub fn finish(&mut self, plan: &mut Plan) {
-        plan.pins.drain(..).for_each(|slot| self.eviction.let_go(slot));
+        for slot in plan.pins.drain(..) {
+            self.eviction.let_go(slot);
+            self.leave_retired(slot);
+        }
     }
 
     fn is_hit(&self, request: &Request, pieces: &Range<u64>) -> bool {
@@ -171,8 +177,8 @@ impl<O: Evict> Extents<O> {
             }
         }
         self.found.sort_unstable_by_key(|block| block.piece);
-        let Extents { map, units, fill, .. } = self;
-        Draft { map, units, fill: *fill, rule, request, plan }.through(&self.found);
+        let Extents { map, units, fill, service, .. } = self;
+        Draft { map, units, fill: *fill, service: *service, rule, request, plan }.through(&self.found);
         Verdict::Ready
     }
 

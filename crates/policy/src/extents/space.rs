@@ -39,6 +39,9 @@ pub struct Space {
     untouched: u32,
     shares: Shares,
     classes: usize,
+    /// Groups that get no more blocks.
+    retired: RunBits,
+    retired_groups: u32,
 }
 
 impl Space {
@@ -54,6 +57,8 @@ impl Space {
             untouched: 0,
             shares: Shares::new(geometry, shares),
             classes: geometry.classes(),
+            retired: RunBits::new(u64::from(geometry.groups())),
+            retired_groups: 0,
         }
     }
 
@@ -150,7 +155,41 @@ impl Space {
     /// Whether a group belongs to no share.
     #[inline]
     pub fn is_free(&self, group: u32) -> bool {
-        self.groups[group as usize].class == NO_CLASS
+        self.groups[group as usize].class == NO_CLASS && !self.is_retired(group)
+    }
+
+    /// How many groups get no more blocks.
+    pub fn retired_groups(&self) -> u32 {
+        self.retired_groups
+    }
+
+    /// Whether a group gets no more blocks.
+    #[inline]
+    pub fn is_retired(&self, group: u32) -> bool {
+        self.retired_groups > 0 && self.retired.get(u64::from(group))
+    }
+
+    /// Nothing gets a place in a group any more. Its blocks stay until they are dropped.
+    pub fn retire(&mut self, geometry: &Geometry, group: u32) {
+        if self.is_retired(group) {
+            return;
+        }
+        self.links.grow_to(Id(group));
+        let Group { blocks, share, class } = self.groups[group as usize];
+        if class == NO_CLASS {
+            while self.untouched <= group {
+                self.free.push_head(&mut self.links, Id(self.untouched));
+                self.untouched += 1;
+            }
+            self.free.unlink(&mut self.links, Id(group));
+        } else if u32::from(blocks) * geometry.class_pieces(usize::from(class)) as u32
+            != geometry.group_slots()
+        {
+            let (list, links) = self.open_list(share, usize::from(class));
+            list.unlink(links, Id(group));
+        }
+        self.retired.set(u64::from(group)..u64::from(group) + 1);
+        self.retired_groups += 1;
     }
 
     /// The slots of a group at which blocks begin, ascending.
@@ -200,8 +239,11 @@ impl Space {
         self.begins.clear(u64::from(slot)..u64::from(slot) + 1);
         self.groups[group as usize].blocks -= 1;
         let emptied = blocks == 1;
+        let is_retired = self.is_retired(group);
         let (list, links) = self.open_list(share, class);
-        if was_full && !emptied {
+        if is_retired {
+            // It is in no list.
+        } else if was_full && !emptied {
             list.push_head(links, Id(group));
         } else if emptied && !was_full {
             list.unlink(links, Id(group));
@@ -209,7 +251,9 @@ impl Space {
         if emptied {
             self.shares.gave(share);
             self.groups[group as usize].class = NO_CLASS;
-            self.free.push_head(&mut self.links, Id(group));
+            if !is_retired {
+                self.free.push_head(&mut self.links, Id(group));
+            }
         }
         emptied
     }
@@ -218,6 +262,7 @@ impl Space {
     pub fn metadata_bytes(&self) -> u64 {
         self.links.bytes()
             + self.begins.bytes()
+            + self.retired.bytes()
             + (self.groups.len() * size_of::<Group>()) as u64
             + (self.open.len() * size_of::<List>()) as u64
             + self.shares.metadata_bytes()

@@ -5,6 +5,9 @@
 //! dirty unit whose bytes the cache's device no longer gives is *lost*: it cannot be written back, and the store has older
 //! content, which must not be read instead. It stays valid, dirty and lost until it is written anew, and its block keeps its
 //! place until then.
+//!
+//! A unit *failed* when the cache's device failed a read or a write of it. It is not used again: nothing is fetched into it, and what is
+//! dirty there is not valid any more once it is clean.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,9 +23,11 @@ pub struct Units {
     dirty: RunBits,
     dirty_units: u64,
     lost: BTreeSet<u64>,
+    failed: BTreeSet<u64>,
 }
 
-fn units_at(part: &Part) -> Range<u64> {
+/// The units of a part.
+pub(super) fn units_at(part: &Part) -> Range<u64> {
     part.at / UNIT_BYTES..(part.at + part.bytes) / UNIT_BYTES
 }
 
@@ -39,6 +44,7 @@ impl Units {
             dirty: RunBits::new(units),
             dirty_units: 0,
             lost: BTreeSet::new(),
+            failed: BTreeSet::new(),
         }
     }
 
@@ -101,7 +107,12 @@ impl Units {
             debug_assert!(cleaned <= self.dirty_units, "what becomes clean was counted when it became dirty");
             debug_assert!(!self.has_lost(units.clone()), "nobody has written back what is lost");
             self.dirty_units -= cleaned;
-            self.dirty.clear(units);
+            self.dirty.clear(units.clone());
+            if self.has_failed(units.clone()) {
+                for unit in self.failed.range(units) {
+                    self.valid.clear(*unit..*unit + 1);
+                }
+            }
         }
     }
 
@@ -134,6 +145,25 @@ impl Units {
     /// All units that are lost, ascending.
     pub(super) fn lost(&self) -> impl Iterator<Item = u64> + '_ {
         self.lost.iter().copied()
+    }
+
+    /// The cache's device failed these units, which are not used again.
+    pub(super) fn fail(&mut self, units: Range<u64>) {
+        self.failed.extend(units);
+    }
+
+    /// Whether the cache's device has failed some of these units.
+    #[inline]
+    pub fn has_failed(&self, units: Range<u64>) -> bool {
+        !self.failed.is_empty() && self.failed.range(units).next().is_some()
+    }
+
+    /// The runs of these units that have not failed.
+    pub(super) fn without_failed(&self, units: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut start = units.start;
+        let ends = self.failed.range(units.clone()).copied().chain([units.end]);
+        let runs = ends.map(move |end| std::mem::replace(&mut start, end + 1)..end);
+        runs.filter(|run| run.start < run.end)
     }
 
     /// The parts of `parts` that are not lost, in their order.

@@ -34,6 +34,7 @@
 //!
 //! Requests that come later wait behind it. Those that touch the same bytes do not wait for each other, as they do in the engine.
 
+mod bad_places;
 mod cleaner;
 mod costs;
 mod counts;
@@ -172,6 +173,7 @@ impl WithPolicy for Build<'_> {
                 .map(|rules| Background::new(rules, capacity_bytes, &costs, self.setup.troubles.clone())),
             mode,
             costs,
+            bad_places: self.setup.troubles.bad_places.clone(),
             quotas: self.setup.quotas.clone(),
             plan: Plan::default(),
             volumes: HashMap::new(),
@@ -199,6 +201,7 @@ struct Simulation<O> {
     piece_bytes: u64,
     mode: Mode,
     costs: Costs,
+    bad_places: Vec<Range<u64>>,
     quotas: Vec<(u32, u64)>,
     plan: Plan,
     /// The number of each tenant's volume.
@@ -266,12 +269,14 @@ impl<O: Evict> Simulation<O> {
             return Err(BlockTraceError::TooFar { record: self.requests, end, limit });
         }
         let volume = self.volume(record.tenant)?;
+        let write = write.map(|mode| self.contents.extents.write_mode(volume, record.key..end, mode));
         let request = Request { volume, offset: record.key, bytes, write, bypass: false };
         if let Some(cleaner) = &mut self.cleaner {
             cleaner.run_until(record.time_ns, &mut self.contents);
         }
         let (waited_ns, waited) = self.plan(request);
         let memory_bytes = self.read_copies(volume);
+        self.contents.fail(&self.bad_places, volume, &self.plan);
         let latency_ns = self.costs.latency_ns(&request, &self.plan, memory_bytes);
         let Contents { extents, counts, .. } = &mut self.contents;
         let counts = &mut counts[usize::from(volume.0)].1;

@@ -9,6 +9,8 @@ pub struct Troubles {
     pub outages: Vec<(u32, Range<u64>)>,
     /// When the log is full of a cache that outlives the process, ascending; none of one that does not.
     pub log_full: Option<Vec<LogFull>>,
+    /// Where the cache's device fails whatever is asked of it, in bytes of the cache.
+    pub bad_places: Vec<Range<u64>>,
 }
 
 /// A time at which a log has no room, so that no request begins, and nothing is begun to be written back.

@@ -11,6 +11,7 @@ use slab::Slab;
 use tiermem_base::rng::Rng;
 
 use crate::block::fault_source::{FaultSource, error_is_due, take_room};
+use crate::block::{self as device, BadPlaces, Failing, spoil};
 
 use super::{Backing, BackingError, Completion, Identity, Op, Request, Waker};
 
@@ -35,6 +36,8 @@ pub struct Faults {
     pub delayed: f64,
     /// Bytes written after which the store is full.
     pub full_after_bytes: Option<u64>,
+    /// Where requests fail.
+    pub bad_places: BadPlaces,
 }
 
 /// A test's handle on a store that another part owns. Its clones are the same handle.
@@ -170,10 +173,16 @@ impl<B: Backing> Faulty<B> {
 
     fn fate(&mut self, request: &Request) -> Fate {
         let (op, bytes) = (request.op, request.bytes);
-        let (faults, is_due) = {
+        let (faults, is_due, bad) = {
             let faults = &mut self.control.lock().faults;
-            (faults.clone(), error_is_due(&mut faults.error_after))
+            let bad = faults
+                .bad_places
+                .meet(device_op(op), &(request.offset..request.offset.saturating_add(bytes)));
+            (faults.clone(), error_is_due(&mut faults.error_after), bad)
         };
+        if let Some(failing) = bad {
+            return Fate::Fails(failure(failing));
+        }
         let probability = match op {
             Op::Read => faults.read_error,
             Op::Write => faults.write_error,
@@ -211,7 +220,6 @@ impl<B: Backing> Faulty<B> {
             if request.op == Op::Flush {
                 self.control.lock().ended += 1;
             }
-            // A read's buffer may hold anything then, as it would.
             return self.refuse(delay_polls, request, error.clone());
         }
         let (token, bytes) = (request.token, request.bytes);
@@ -222,7 +230,10 @@ impl<B: Backing> Faulty<B> {
         self.inner.submit(request);
     }
 
-    fn refuse(&mut self, delay_polls: u64, request: Request, error: BackingError) {
+    fn refuse(&mut self, delay_polls: u64, mut request: Request, error: BackingError) {
+        if request.op == Op::Read {
+            spoil(&mut request.buffer);
+        }
         let session = self.session();
         self.source.hold(delay_polls, request.done(Err(error), session));
         self.control.call_waker();
@@ -253,6 +264,25 @@ impl<B: Backing> Faulty<B> {
             self.source.hold(flight.delay_polls, completion);
         }
         self.arrived = arrived;
+    }
+}
+
+/// What a request to a store is to a device.
+pub(super) fn device_op(op: Op) -> device::Op {
+    match op {
+        Op::Read => device::Op::Read,
+        Op::Write | Op::Trim | Op::Zero => device::Op::Write,
+        Op::Flush => device::Op::Sync,
+    }
+}
+
+/// How a bad place of a store fails.
+pub(super) fn failure(failing: Failing) -> BackingError {
+    match failing {
+        Failing::Io => BackingError::Failed("a bad place".to_owned()),
+        Failing::Short => BackingError::Failed("it ends within the request".to_owned()),
+        Failing::Full => BackingError::Full,
+        Failing::ReadOnly => BackingError::ReadOnly,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Volume in memory, for tests: it can be inspected, killed, and opened again.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,6 +59,11 @@ impl MemoryStore {
         lose(&mut media.medium);
         media.session += 1;
         media.version += 1;
+    }
+
+    /// Whether nothing that was written to these bytes may be lost in a [crash](Self::crash).
+    pub fn is_synced(&self, bytes: Range<u64>) -> bool {
+        self.lock().medium.is_synced(bytes.start as usize..bytes.end as usize)
     }
 
     /// All bytes, to look at or to spoil; what is changed here counts as flushed, and as another's doing.

@@ -1,9 +1,12 @@
 //! Store in virtual time, on the clock of a [`Simulation`](crate::block::Simulation): for tests of the whole engine.
 
-use crate::block::{Applied, Fate, Simulated, Target, copy_some};
+use std::ops::Range;
+
+use crate::block::{self as device, Applied, Fate, Simulated, Target, copy_some, spoil};
 use tiermem_base::rng::Rng;
 
-use super::{Backing, BackingError, Completion, Identity, MemoryStore, Op, Request, Waker};
+use super::faulty::{device_op, failure};
+use super::{Backing, Completion, Identity, MemoryStore, Op, Request, Waker};
 
 impl Target for MemoryStore {
     type Request = Request;
@@ -13,12 +16,8 @@ impl Target for MemoryStore {
         self.lock().medium.written()
     }
 
-    fn is_read(request: &Request) -> bool {
-        request.op == Op::Read
-    }
-
-    fn is_sync(request: &Request) -> bool {
-        request.op == Op::Flush
+    fn place(request: &Request) -> (device::Op, Range<u64>) {
+        (device_op(request.op), request.offset..request.offset.saturating_add(request.bytes))
     }
 
     fn carry_out(&self, mut request: Request, fate: Fate, synced: u64, rng: &mut Rng) -> Completion {
@@ -28,21 +27,25 @@ impl Target for MemoryStore {
             return request.done(answer, media.session);
         }
         match (op, fate) {
-            (_, Fate::Failed(Applied::None)) | (Op::Flush, Fate::Failed(Applied::Some)) => {}
+            (Op::Read, Fate::Failed(..)) => spoil(&mut request.buffer),
+            (_, Fate::Failed(Applied::None, _)) | (Op::Flush, Fate::Failed(Applied::Some, _)) => {}
             (Op::Read, _) => request.buffer[..bytes].copy_from_slice(&media.medium.bytes()[at..at + bytes]),
-            (Op::Write, Fate::Failed(Applied::Some)) => {
+            (Op::Write, Fate::Failed(Applied::Some, _)) => {
                 copy_some(media.change(at, at + bytes), &request.buffer[..bytes], request.offset, rng);
             }
             (Op::Write, _) => media.change(at, at + bytes).copy_from_slice(&request.buffer[..bytes]),
-            (Op::Trim | Op::Zero, Fate::Failed(Applied::Some)) => {
+            (Op::Trim | Op::Zero, Fate::Failed(Applied::Some, _)) => {
                 let zeros = vec![0; bytes];
                 copy_some(media.change(at, at + bytes), &zeros, request.offset, rng);
             }
             (Op::Trim | Op::Zero, _) => media.change(at, at + bytes).fill(0),
             (Op::Flush, _) => media.medium.sync(synced),
         }
-        let words = || BackingError::Failed("a fault that was asked for".to_owned());
-        request.done(if fate == Fate::Done { Ok(()) } else { Err(words()) }, media.session)
+        let result = match fate {
+            Fate::Done => Ok(()),
+            Fate::Failed(_, failing) => Err(failure(failing)),
+        };
+        request.done(result, media.session)
     }
 }
 

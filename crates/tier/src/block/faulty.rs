@@ -1,9 +1,11 @@
 //! Faulty device: fails as configured, by a seeded source of randomness. The fate of a request is
 //! decided when it is submitted, so it follows from the seed and the order of submissions alone.
+//! What a failed read leaves in its buffer is rubbish.
 
 use slab::Slab;
 use tiermem_base::rng::Rng;
 
+use super::bad_places::{BadPlaces, spoil};
 use super::fault_source::{FaultSource, error_is_due, take_room};
 use super::{AlignedBuffer, BlockError, BlockIo, Completion, Op, Request, SECTOR_BYTES, Waker};
 
@@ -28,6 +30,8 @@ pub struct Faults {
     pub delayed: f64,
     /// Bytes written after which the disk is full: then writes end in `ENOSPC`.
     pub full_after_bytes: Option<u64>,
+    /// Where requests fail.
+    pub bad_places: BadPlaces,
 }
 
 /// The wrapper. `write_at`, `read_at` and `sync` have the same faults except delays.
@@ -82,6 +86,9 @@ impl<B: BlockIo> Faulty<B> {
             Op::Write => self.faults.write_error,
             Op::Sync => self.faults.sync_error,
         };
+        if let Some(failing) = self.faults.bad_places.meet(op, &(offset..offset.saturating_add(len as u64))) {
+            return Some(failing.block_error(op, offset, len));
+        }
         (error_is_due(&mut self.faults.error_after) || self.source.chance(probability))
             .then(|| BlockError::device(op, offset, len))
     }
@@ -123,6 +130,9 @@ impl<B: BlockIo> Faulty<B> {
             }
             if let (Ok(()), Some(error)) = (completion.result, flight.error) {
                 completion.result = Err(error);
+                if completion.op == Op::Read {
+                    spoil(&mut completion.buffer);
+                }
             }
             if flight.flip {
                 self.flip(&mut completion.buffer);
@@ -228,6 +238,7 @@ impl<B: BlockIo> BlockIo for Faulty<B> {
 
     fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
         if let Some(error) = self.fails(Op::Read, offset, bytes.len()) {
+            spoil(bytes);
             return Err(error);
         }
         self.inner.read_at(offset, bytes)?;

@@ -47,6 +47,7 @@ impl BlockFile {
             let path = path.clone();
             move |source| OpenError::Io { what, path, source }
         };
+        let is_new = !path.exists();
         let buffered = match disk::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 return Err(OpenError::InUse { path });
@@ -63,7 +64,12 @@ impl BlockFile {
                 return Err(OpenError::DeviceTooSmall { path, has_bytes, wanted_bytes: capacity_bytes });
             }
         } else {
-            reserve(&path, &buffered, capacity_bytes)?;
+            reserve(&path, &buffered, capacity_bytes).inspect_err(|_| {
+                // Nobody else has it: it was made and locked here.
+                if is_new {
+                    let _ = std::fs::remove_file(&path);
+                }
+            })?;
         }
         Self::with_locked(&path, buffered, capacity_bytes, false)
     }
@@ -136,6 +142,17 @@ fn reserve(path: &Path, file: &File, capacity_bytes: u64) -> Result<(), OpenErro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_had_is_not_left_behind_and_one_that_was_there_stays() {
+        let path = std::env::temp_dir().join(format!("tiermem-block-file-new-{}", std::process::id()));
+        let too_much = u64::MAX / 4 / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        assert!(BlockFile::open(&path, too_much).is_err() && !path.exists());
+        std::fs::write(&path, [1; 100]).unwrap();
+        assert!(BlockFile::open(&path, too_much).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), [1; 100]);
+        std::fs::remove_file(path).unwrap();
+    }
 
     /// With direct I/O a transfer that ended in the middle of a block continues at the block's beginning,
     /// and one that did not get there cannot continue; through the page cache every byte counts.

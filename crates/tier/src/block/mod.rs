@@ -5,6 +5,7 @@
 //! file or device, [`Immediate`] in memory and [`Simulated`] in virtual time; and wrappers around any of
 //! them: [`Faulty`], [`Throttled`], [`Counted`]. `tests/block_conformance.rs` runs against every one.
 
+mod bad_places;
 pub mod completion_queue;
 mod counted;
 mod delays;
@@ -20,10 +21,12 @@ mod served;
 mod simulated;
 mod threads;
 mod throttled;
+mod troubles;
 mod uring;
 
 use std::sync::Arc;
 
+pub use bad_places::{BadPlace, BadPlaces, Failing, spoil};
 pub use counted::{Counted, Counters};
 pub use delays::Delays;
 pub use error::{BlockError, OpenError};
@@ -32,10 +35,11 @@ pub use immediate::{Immediate, MemoryDisk};
 pub use medium::Medium;
 pub use open::{Backend, Existing, open, open_existing, open_shared};
 pub use seeds::for_each_seed;
-pub use simulated::{Applied, Fate, Simulated, Simulation, Target, Troubles, copy_some};
+pub use simulated::{Applied, Fate, Simulated, Simulation, Target, copy_some};
 pub use threads::ThreadedFile;
 pub use throttled::Throttled;
 pub use tiermem_sys::aligned::AlignedBuffer;
+pub use troubles::Troubles;
 pub use uring::UringFile;
 
 /// Offsets and lengths of requests are multiples of this many bytes.

@@ -8,10 +8,13 @@
 //! back beyond that.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tiermem_base::rng::Rng;
 
+use super::bad_places::{Failing, spoil};
+use super::troubles::Troubles;
 use super::{BlockError, BlockIo, Completion, MemoryDisk, Op, Request, SECTOR_BYTES, Waker, check_range};
 
 /// The clock and the fate of one machine. Its clones are the same machine's.
@@ -121,23 +124,6 @@ impl State {
     }
 }
 
-/// Faults that a test sets on one device or store while an engine uses it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Troubles {
-    /// Nothing is done.
-    pub hangs: bool,
-    /// Everything fails.
-    pub broken: bool,
-    /// Everything fails but reads.
-    pub refuses_writes: bool,
-    /// Requests in a thousand that fail, except direct reads, writes and syncs.
-    pub failures_per_mille: u64,
-    /// The submission after this number of others fails, once.
-    pub fails_after: Option<u64>,
-    /// Additional time of a sync. Direct syncs, which are waited for, take no time.
-    pub sync_ns: u64,
-}
-
 /// The part of a request that has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
@@ -154,8 +140,18 @@ pub enum Applied {
 pub enum Fate {
     /// It is done.
     Done,
-    /// It fails, and this part of it has happened.
-    Failed(Applied),
+    /// It fails so, and this part of it has happened.
+    Failed(Applied, Failing),
+}
+
+impl Fate {
+    /// The result of a device's request.
+    fn result(self, op: Op, offset: u64, len: usize) -> Result<(), BlockError> {
+        match self {
+            Fate::Done => Ok(()),
+            Fate::Failed(_, failing) => Err(failing.block_error(op, offset, len)),
+        }
+    }
 }
 
 /// A medium and the requests that are carried out on it.
@@ -166,10 +162,8 @@ pub trait Target {
     type Completion;
     /// The number of the last write that took effect.
     fn written(&self) -> u64;
-    /// Whether a request changes nothing, and makes nothing durable.
-    fn is_read(request: &Self::Request) -> bool;
-    /// Whether a request makes durable what was written.
-    fn is_sync(request: &Self::Request) -> bool;
+    /// What a request is to a device, and the bytes that it is about.
+    fn place(request: &Self::Request) -> (Op, Range<u64>);
     /// A request takes effect. One that makes durable covers the writes up to number `synced`.
     fn carry_out(&self, request: Self::Request, fate: Fate, synced: u64, rng: &mut Rng) -> Self::Completion;
 }
@@ -229,16 +223,27 @@ impl<T: Target> Simulated<T> {
     pub fn submit(&mut self, request: T::Request) {
         let mut state = self.simulation.lock();
         if !state.submit() {
-            let completion = self.target.carry_out(request, Fate::Failed(Applied::None), 0, &mut state.rng);
+            let fate = Fate::Failed(Applied::None, Failing::Io);
+            let completion = self.target.carry_out(request, fate, 0, &mut state.rng);
             drop(state);
             self.die();
             return self.done.push(completion);
         }
-        let refused = self.lock_troubles().refuses_writes && !T::is_read(&request);
+        let (op, bytes) = T::place(&request);
+        let refused = self.lock_troubles().refuses_writes && op != Op::Read;
         let fails = self.trouble(true, &mut state.rng) || refused;
-        let fate = if fails { Fate::Failed(state.applied()) } else { Fate::Done };
+        let bad = self
+            .lock_troubles()
+            .bad_places
+            .meet(op, &bytes)
+            .map(|failing| Fate::Failed(Applied::None, failing));
+        let fate = match bad {
+            Some(fate) => fate,
+            None if fails => Fate::Failed(state.applied(), Failing::Io),
+            None => Fate::Done,
+        };
         let latency_ns = self.latency_ns.unwrap_or_else(|| state.delay_ns());
-        let sync_ns = if T::is_sync(&request) { self.lock_troubles().sync_ns } else { 0 };
+        let sync_ns = if op == Op::Sync { self.lock_troubles().sync_ns } else { 0 };
         let (due_ns, number) = (state.now_ns + latency_ns + sync_ns, state.submitted);
         *state.due.entry(due_ns).or_default() += 1;
         let dies = state.dead;
@@ -271,14 +276,17 @@ impl<T: Target> Simulated<T> {
     }
 
     /// Begins a direct read, write or sync; how much of it happens where it fails.
-    fn begin_direct(&mut self) -> Fate {
+    fn begin_direct(&mut self, op: Op, bytes: &Range<u64>) -> Fate {
         let mut state = self.simulation.lock();
         let was_alive = state.submit();
         let fails = self.trouble(false, &mut state.rng);
         match (was_alive, state.dead) {
-            (false, _) => Fate::Failed(Applied::None),
-            (true, false) if !fails => Fate::Done,
-            (true, _) => Fate::Failed(state.applied()),
+            (false, _) => Fate::Failed(Applied::None, Failing::Io),
+            (true, false) if !fails => {
+                let bad = self.lock_troubles().bad_places.meet(op, bytes);
+                bad.map_or(Fate::Done, |failing| Fate::Failed(Applied::None, failing))
+            }
+            (true, _) => Fate::Failed(state.applied(), Failing::Io),
         }
     }
 
@@ -314,7 +322,8 @@ impl<T: Target> Simulated<T> {
             let Flight { due_ns, request, synced, .. } = self.flights.swap_remove(at);
             state.is_over(due_ns);
             let applied = state.applied();
-            self.done.push(self.target.carry_out(request, Fate::Failed(applied), synced, &mut state.rng));
+            let fate = Fate::Failed(applied, Failing::Io);
+            self.done.push(self.target.carry_out(request, fate, synced, &mut state.rng));
         }
     }
 }
@@ -333,12 +342,8 @@ impl Target for MemoryDisk {
         self.lock().written()
     }
 
-    fn is_read(request: &Request) -> bool {
-        request.op == Op::Read
-    }
-
-    fn is_sync(request: &Request) -> bool {
-        request.op == Op::Sync
+    fn place(request: &Request) -> (Op, Range<u64>) {
+        (request.op, request.offset..request.offset.saturating_add(request.buffer.len() as u64))
     }
 
     fn carry_out(&self, mut request: Request, fate: Fate, synced: u64, rng: &mut Rng) -> Completion {
@@ -349,16 +354,17 @@ impl Target for MemoryDisk {
         }
         let range = offset as usize..offset as usize + len;
         match (op, fate) {
-            (_, Fate::Failed(Applied::None)) | (Op::Sync, Fate::Failed(Applied::Some)) => {}
+            (Op::Read, Fate::Failed(..)) => spoil(&mut request.buffer),
+            (_, Fate::Failed(Applied::None, _)) | (Op::Sync, Fate::Failed(Applied::Some, _)) => {}
             (Op::Read, _) => request.buffer.copy_from_slice(&medium.bytes()[range]),
-            (Op::Write, Fate::Failed(Applied::Some)) => {
+            (Op::Write, Fate::Failed(Applied::Some, _)) => {
                 copy_some(medium.change(range), &request.buffer, 0, rng);
             }
             (Op::Write, _) => medium.change(range).copy_from_slice(&request.buffer),
             (Op::Sync, _) => medium.sync(synced),
         }
         drop(medium);
-        request.done(if fate == Fate::Done { Ok(()) } else { Err(BlockError::device(op, offset, len)) })
+        request.done(fate.result(op, offset, len))
     }
 }
 
@@ -405,38 +411,40 @@ impl BlockIo for Simulated<MemoryDisk> {
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
         check_range(Op::Write, offset, bytes.len() as u64, self.capacity_bytes())?;
-        let fate = self.begin_direct();
+        let fate = self.begin_direct(Op::Write, &(offset..offset + bytes.len() as u64));
         let range = offset as usize..offset as usize + bytes.len();
         match fate {
-            Fate::Done | Fate::Failed(Applied::All) => {
+            Fate::Done | Fate::Failed(Applied::All, _) => {
                 self.target.lock().change(range).copy_from_slice(bytes)
             }
-            Fate::Failed(Applied::Some) => {
+            Fate::Failed(Applied::Some, _) => {
                 let len = front_bytes(offset, bytes.len(), &mut self.simulation.lock().rng);
                 self.target.lock().change(range)[..len].copy_from_slice(&bytes[..len]);
             }
-            Fate::Failed(Applied::None) => {}
+            Fate::Failed(Applied::None, _) => {}
         }
-        if fate == Fate::Done { Ok(()) } else { Err(BlockError::device(Op::Write, offset, bytes.len())) }
+        fate.result(Op::Write, offset, bytes.len())
     }
 
     fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
         check_range(Op::Read, offset, bytes.len() as u64, self.capacity_bytes())?;
-        if self.begin_direct() != Fate::Done {
-            return Err(BlockError::device(Op::Read, offset, bytes.len()));
+        let fate = self.begin_direct(Op::Read, &(offset..offset + bytes.len() as u64));
+        match fate {
+            Fate::Done => {
+                let range = offset as usize..offset as usize + bytes.len();
+                bytes.copy_from_slice(&self.target.lock().bytes()[range]);
+            }
+            Fate::Failed(..) => spoil(bytes),
         }
-        bytes.copy_from_slice(&self.target.lock().bytes()[offset as usize..offset as usize + bytes.len()]);
-        Ok(())
+        fate.result(Op::Read, offset, bytes.len())
     }
 
     fn sync(&mut self) -> Result<(), BlockError> {
-        match self.begin_direct() {
-            Fate::Done => {
-                self.target.lock().sync(u64::MAX);
-                Ok(())
-            }
-            _ => Err(BlockError::device(Op::Sync, 0, 0)),
+        let fate = self.begin_direct(Op::Sync, &(0..0));
+        if fate == Fate::Done {
+            self.target.lock().sync(u64::MAX);
         }
+        fate.result(Op::Sync, 0, 0)
     }
 
     fn capacity_bytes(&self) -> u64 {

@@ -149,10 +149,13 @@ impl Log {
     pub fn note_stored(&mut self, op: &Op) {
         let Some(journal) = &mut self.journal else { return };
         let mut sums = &op.sums[..];
-        for part in &op.plan.fill {
+        for (fill, part) in op.plan.fill.iter().enumerate() {
             let units = units_at(part);
             let (own, rest) = sums.split_at(((units.end - units.start) as usize).min(sums.len()));
             sums = rest;
+            if op.unstored.contains(&(fill as u32)) {
+                continue;
+            }
             for_each_run(part, &op.plan.dirtied, |from, to, dirty| {
                 let sums = &own[from as usize..to as usize];
                 journal.append(Record::Units { first: units.start + from, dirty, sums });

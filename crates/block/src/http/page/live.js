@@ -35,6 +35,9 @@ function showAlerts(now, before) {
   const told = [];
   const failure = now.cache.log?.failure;
   if (failure) told.push(`The log cannot be written: ${failure}. Writes and flushes fail from now on; what the stores have is still read.`);
+  const { retired_bytes, out_of_use } = now.cache;
+  if (out_of_use) told.push("The cache's device has failed in many places: the cache is out of use until a restart, and the stores serve alone.");
+  else if (retired_bytes > 0) told.push(`The cache's device has failed: ${bytes(retired_bytes)} of the cache are not used before a restart.`);
   now.exports.forEach((it, n) => {
     const lately = before ? it.write_back_failures - before.exports[n].write_back_failures : 0;
     if (lately > 0) told.push(`${it.name}: its store has failed ${count(lately)} writes or flushes in the last 10 s.`);
@@ -134,7 +137,7 @@ follow({
     cacheRead: rate("cache_read_bytes"), cacheWritten: rate("cache_written_bytes"),
     request: share("missed_request_bytes", "missed_requests"), block: share("allocated_bytes", "allocated_blocks"),
     dirty: (now) => now.dirty_bytes, age: (now) => now.dirty_age_s ?? 0,
-    metadata: (now) => now.held_bytes > 0 ? now.metadata_bytes_per_gib : null,
+    metadata: (now) => now.metadata_bytes_per_gib,
   },
   comparable: (old, now) => SUMMED.every((field) => sum(old, field) <= sum(now, field))
     && old.exports.length === now.exports.length

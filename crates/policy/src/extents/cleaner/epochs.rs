@@ -290,9 +290,14 @@ impl Epochs {
         self.flushing.clear();
         if self.is_settled() {
             self.leaving_since_ns = u64::MAX;
-            if self.epochs[0].dirty.is_empty() && self.newest() > 0 {
-                self.epochs.remove(0);
-            }
+        }
+        self.end_oldest();
+    }
+
+    /// The oldest epochs go of which nothing is left. What later ones had may be lost already.
+    fn end_oldest(&mut self) {
+        while self.newest() > 0 && self.epochs[0].dirty.is_empty() && self.is_settled() {
+            self.epochs.remove(0);
         }
     }
 
@@ -404,7 +409,8 @@ impl Epochs {
 
     /// Whether the store has all of the epochs up to this number.
     pub fn is_flushed(&self, number: u64) -> bool {
-        self.epochs[0].first > number
+        // An epoch that was merged with the current one has no end of its own.
+        self.epochs[0].first > number || self.is_empty()
     }
 
     /// Notes that the cache no longer has these units, whatever they were: they cannot be written back.
@@ -419,10 +425,7 @@ impl Epochs {
                 epoch.since_ns = u64::MAX;
             }
         }
-        // An epoch of which nothing else was left has gone with them.
-        while self.newest() > 0 && self.epochs[0].dirty.is_empty() && self.is_settled() {
-            self.epochs.remove(0);
-        }
+        self.end_oldest();
     }
 
     /// Appends the runs of a range of which the store lacks nothing: not dirty, not leaving, and flushed.
@@ -430,5 +433,60 @@ impl Epochs {
         let mut lacking = vec![&self.taken, &self.copied, &self.written, &self.flushing];
         lacking.extend(self.epochs.iter().map(|epoch| &epoch.dirty));
         out.extend(absent(units, &lacking));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four epochs with a unit each, the last of them the current one.
+    fn four() -> Epochs {
+        let mut epochs = Epochs::new(16, u64::MAX);
+        for unit in 0..4 {
+            let current = epochs.current();
+            epochs.dirtied(unit..unit + 1, current, unit);
+            if unit < 3 {
+                epochs.boundary();
+            }
+        }
+        epochs
+    }
+
+    /// The store takes all of the oldest epoch, and is flushed.
+    fn write_back(epochs: &mut Epochs) {
+        let (mut runs, mut clean) = (Vec::new(), Vec::new());
+        epochs.next(u64::MAX, &mut runs);
+        for run in runs {
+            epochs.copied(run.clone());
+            epochs.written(run);
+        }
+        epochs.flush_begins();
+        epochs.flushed(&mut clean);
+    }
+
+    #[test]
+    fn epochs_of_which_all_was_lost_meanwhile_go_with_the_one_before_them() {
+        let mut epochs = four();
+        let (mut runs, mut clean) = (Vec::new(), Vec::new());
+        epochs.next(u64::MAX, &mut runs);
+        // The first is on its way; the writes of the next two have failed, and left nothing.
+        epochs.lost(1..3);
+        epochs.copied(0..1);
+        epochs.written(0..1);
+        epochs.flush_begins();
+        epochs.flushed(&mut clean);
+        assert_eq!((epochs.is_flushed(2), epochs.is_flushed(3)), (true, false));
+        write_back(&mut epochs);
+        assert!(epochs.is_empty());
+    }
+
+    #[test]
+    fn an_epoch_that_was_merged_with_the_current_one_is_flushed_when_nothing_is_left() {
+        let mut epochs = four();
+        assert!(epochs.merge() && epochs.merge() && epochs.merge());
+        assert!(!epochs.is_flushed(0) && !epochs.is_flushed(2));
+        write_back(&mut epochs);
+        assert!(epochs.is_flushed(0) && epochs.is_flushed(2));
     }
 }
