@@ -17,7 +17,8 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "bgsave",
-        "writes a snapshot in a format of our own, between requests (`docs/store.md`); `SCHEDULE` does the same",
+        "writes a snapshot in a format of our own, between requests (`docs/store.md`), so what a transaction writes meanwhile may be \
+         there in part; `SCHEDULE` does the same",
     ),
     ("client|kill", "`MAXAGE` is not supported"),
     ("client|list", "buffers that the shard lends (`qbuf-free`, `rbs`, `rbp`, `argv-mem`) are shown as 0"),
@@ -76,7 +77,11 @@ const NOTES: &[(&str, &str)] = &[
         "scan",
         "only keys that the user may read; `COUNT` is at most 10000; a cursor is a position in the order of hashes",
     ),
-    ("shutdown", "`SAVE` and `NOSAVE` concern the snapshot; `NOW` and `FORCE` have no effect"),
+    (
+        "shutdown",
+        "where not all that is to outlive the store can be written, it serves on and the answer is an error; `NOSAVE` leaves the \
+         snapshot out, `FORCE` stops with exit code 1 instead; `NOW` has no effect",
+    ),
     (
         "slowlog|get",
         "fast requests of one pipeline are timed in runs of 64, and a run's time stands with its last request; \

@@ -441,11 +441,40 @@ impl Flash {
         self.submit();
     }
 
-    /// Closes the region in order: all items are written and announced, and every segment was sealed before. Waits for the device.
+    /// Writes all that a restart needs to find what is there now. Waits for the device.
+    ///
+    /// # Errors
+    /// When it would not find it.
+    pub fn write_back(&mut self, shard: &mut Shard) -> Result<(), FlashError> {
+        self.announce_all(shard);
+        if self.items.iter().all(|items| *items == 0) {
+            return Ok(());
+        }
+        if let Some(why) = self.restart.given_up() {
+            return Err(FlashError::Unrecoverable(why.to_owned()));
+        }
+        if shard.log().is_some_and(|work| work.checkpoints().is_blank()) {
+            let why = "no checkpoint could be written, a restart begins empty";
+            return Err(FlashError::Unrecoverable(why.to_owned()));
+        }
+        Ok(self.requests.sync_now()?)
+    }
+
+    /// Closes the region in order. Waits for the device.
     ///
     /// # Errors
     /// When the device cannot be written.
     pub fn close(&mut self, shard: &mut Shard) -> Result<(), FlashError> {
+        self.announce_all(shard);
+        if shard.log().is_some_and(|work| work.checkpoints().is_blank()) {
+            // The blocks stay so.
+            return Ok(());
+        }
+        self.restart.end_run(&mut self.requests)
+    }
+
+    /// Writes and announces all items; every segment was sealed before.
+    fn announce_all(&mut self, shard: &mut Shard) {
         loop {
             self.step_checkpoint(shard);
             let has_announced = self.announce(shard);
@@ -459,10 +488,5 @@ impl Flash {
             self.take_completions(shard);
         }
         self.restart.write_records(&mut self.requests);
-        if shard.log().is_some_and(|work| work.checkpoints().is_blank()) {
-            // The blocks stay so.
-            return Ok(());
-        }
-        self.restart.end_run(&mut self.requests)
     }
 }

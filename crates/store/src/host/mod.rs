@@ -6,6 +6,7 @@ mod queue;
 mod redact;
 mod session;
 mod slowlog;
+mod stop;
 mod timing;
 
 use std::path::PathBuf;
