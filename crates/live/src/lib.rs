@@ -20,6 +20,7 @@ mod listener;
 pub mod metrics;
 mod pace;
 pub mod page;
+mod requests;
 mod server;
 pub mod tls;
 mod view;

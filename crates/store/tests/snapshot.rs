@@ -212,7 +212,9 @@ fn what_is_written_together_may_be_apart_in_one_that_is_written_amid_work() {
     let amid_work = (0..160).step_by(8).map(|pieces_before| {
         apart(&|engine, path| {
             let mut saving = Saving::begin(engine, path, Taken::Running).unwrap();
-            (0..pieces_before).for_each(|_| drop(saving.step(engine)));
+            for _ in 0..pieces_before {
+                saving.step(engine);
+            }
             exec(engine);
             while saving.step(engine) != Step::Finish {}
             saving.finish(engine).unwrap();

@@ -263,14 +263,14 @@ def test_what_cannot_be_done_is_told(lazy: VolumeServer, words: list[str], code:
 
 def test_commands_that_a_web_page_could_cause_are_refused(lazy: VolumeServer) -> None:
     body = json.dumps({"export": "disk", "mode": "write-around"}).encode()
-    for headers, says in [
-        ({}, "need the headers"),
-        ({"Content-Type": "application/json"}, "need the headers"),
-        ({**CONTROL, "Content-Type": "text/plain"}, "need the headers"),
-        ({**CONTROL, "Host": "cache.example:7381"}, "by its address, or as localhost"),
+    for headers, code, says in [
+        ({}, 403, "need the headers"),
+        ({"Content-Type": "application/json"}, 403, "need the headers"),
+        ({**CONTROL, "Content-Type": "text/plain"}, 403, "need the headers"),
+        ({**CONTROL, "Host": "cache.example:7381"}, 421, "by its address or as localhost"),
     ]:
         status, text = post(lazy, "api/set", body, headers)
-        assert status == 403 and says in text, (headers, text)
+        assert status == code and says in text, (headers, text)
     assert post(lazy, "api/set", b"not JSON", CONTROL)[0] == 400
     assert post(lazy, "api/set", b'{"export": "disk", "colour": "red"}', CONTROL)[0] == 400
     assert post(lazy, "api/set", b" " * MIB, CONTROL)[0] == 413

@@ -10,8 +10,8 @@ use tiermem_base::{Bytes, TierSpec};
 use tiermem_store::config::{FlashTier, StoreConfig, check_memory};
 use tiermem_store::engine::{Engine, EngineConfig};
 use tiermem_store::flash::FlashConfig;
-use tiermem_store::http::HttpServer;
 use tiermem_store::http::view::View;
+use tiermem_store::http::{HttpPort, HttpServer};
 use tiermem_store::server::{ServeError, Server, Snapshot, Sockets};
 use tiermem_store::settings::LogLevel;
 use tiermem_store::snapshot::{Files, Load, Loaded};
@@ -97,7 +97,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
         _ => Failure::failed(error),
     })?;
     let (publisher, views) = watch::channel(Arc::new(View::default()));
-    let http = HttpServer::start(config.server.http, views).map_err(Failure::failed)?;
+    let port = HttpPort::bind(config.server.http).map_err(Failure::failed)?;
+    let http = port.known_as(config.server.http_hosts.clone()).show(views).map_err(Failure::failed)?;
     let mut engines = engines(&config)?;
     if let Some(files) = &files {
         // With a reset the old contents are not wanted.

@@ -130,6 +130,9 @@ pub struct ServerSection {
     pub listen: SocketAddr,
     /// The TCP address of the live page and `/metrics`. Default 127.0.0.1:7380.
     pub http: SocketAddr,
+    /// Names by which requests to that address may call the store, beside addresses and localhost, where it is on this machine. Default
+    /// none.
+    pub http_hosts: Vec<String>,
     /// A unix socket for clients. Default none.
     pub unix_socket: Option<PathBuf>,
     /// The TCP address for clients that speak TLS; needs `tls_cert` and `tls_key`. Default none.
@@ -160,6 +163,7 @@ impl Default for ServerSection {
         ServerSection {
             listen: SocketAddr::from(([127, 0, 0, 1], 7379)),
             http: SocketAddr::from(([127, 0, 0, 1], 7380)),
+            http_hosts: Vec::new(),
             unix_socket: None,
             tls_listen: None,
             tls_cert: None,
