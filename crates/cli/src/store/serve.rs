@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use tiermem_base::{Bytes, TierSpec};
+use tiermem_live::address;
 use tiermem_store::config::{FlashTier, StoreConfig, check_memory};
 use tiermem_store::engine::{Engine, EngineConfig};
 use tiermem_store::flash::FlashConfig;
@@ -32,13 +33,13 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address for Redis clients [default: 127.0.0.1:7379].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address::parse)]
     listen: Option<SocketAddr>,
     /// Address of the live page and /metrics [default: 127.0.0.1:7380].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address::parse)]
     http: Option<SocketAddr>,
     /// Address for Redis clients that use TLS, in addition; SIGHUP reloads certificate and key.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address::parse)]
     tls_listen: Option<SocketAddr>,
     /// TLS certificate chain (PEM).
     #[arg(long, value_name = "FILE")]

@@ -13,7 +13,7 @@ const NOTES: &[(&str, &str)] = &[
     ("acl|save", "always an error: use `CONFIG REWRITE`"),
     (
         "acl|setuser",
-        "no selectors, no rules about first arguments (`+select|0`), no `sanitize-payload`; names and patterns are UTF-8; refusals have the wording of Redis 7.2",
+        "no selectors, no rules about first arguments (`+select|0`), no `sanitize-payload`; names and patterns are UTF-8; refusals have the wording of Redis 7.2; rules about commands of Redis 7.0 that are not here are kept and have no effect, which the log says",
     ),
     (
         "bgsave",
@@ -34,7 +34,7 @@ const NOTES: &[(&str, &str)] = &[
     ("client|unblock", "always 0: no command blocks"),
     ("command|docs", "always empty"),
     ("config|get", "the parameters in `docs/store.md`"),
-    ("config|resetstat", "resets `INFO`; `/metrics` continues"),
+    ("config|resetstat", "resets `INFO` and `LATENCY HISTOGRAM`; `/metrics` continues"),
     ("config|rewrite", "rewrites the TOML file that the server was started with"),
     ("config|set", "the parameters in `docs/store.md`"),
     (
@@ -62,14 +62,16 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "object|encoding",
-        "the encoding that Redis would choose for the present value: a string that was appended to may be `embstr`",
+        "the encoding that Redis would choose for the present value by its default limits: a string that was appended to may be \
+         `embstr`, a hash that has become small `listpack`",
     ),
     ("object|freq", "always an error: no LFU policy is selected"),
     ("object|idletime", "an estimate: recency is counted in requests, and converted by the rate of requests"),
     ("object|refcount", "always 1, where Redis shares small numbers"),
     (
         "randomkey",
-        "of the keys in memory that the user may read; walks the whole index if few keys are in this database",
+        "of the keys that the user may read; gives up after 65536 that it may not; of keys on flash only some are looked at, \
+         so there may be none though there are some",
     ),
     ("rename", "the events are `rename_to`, then `rename_from`"),
     ("save", "as `BGSAVE`, and nothing else runs meanwhile"),

@@ -94,7 +94,7 @@ impl WarmStart<'_> {
             found.dropped += 1;
             return false;
         }
-        self.contents.keys.add(header.db);
+        self.contents.keys.add(header.db, hash);
         if !header.unchanged {
             // What flash has was overwritten, by a request that was perhaps never answered.
             self.contents.supersede(header.db, hash);
