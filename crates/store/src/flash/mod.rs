@@ -446,7 +446,7 @@ impl Flash {
     /// # Errors
     /// When it would not find it.
     pub fn write_back(&mut self, shard: &mut Shard) -> Result<(), FlashError> {
-        self.announce_all(shard);
+        announce_all(self, shard);
         if self.items.iter().all(|items| *items == 0) {
             return Ok(());
         }
@@ -465,28 +465,28 @@ impl Flash {
     /// # Errors
     /// When the device cannot be written.
     pub fn close(&mut self, shard: &mut Shard) -> Result<(), FlashError> {
-        self.announce_all(shard);
+        announce_all(self, shard);
         if shard.log().is_some_and(|work| work.checkpoints().is_blank()) {
             // The blocks stay so.
             return Ok(());
         }
         self.restart.end_run(&mut self.requests)
     }
+}
 
-    /// Writes and announces all items; every segment was sealed before.
-    fn announce_all(&mut self, shard: &mut Shard) {
-        loop {
-            self.step_checkpoint(shard);
-            let has_announced = self.announce(shard);
-            self.submit();
-            // What waits for a checkpoint, or for the first one after the journal was full, would be lost without it.
-            let goes_on = shard.log().is_some_and(|work| work.checkpoints().is_awaited());
-            if !self.requests.is_busy() && !goes_on && !has_announced {
-                break;
-            }
-            self.requests.wait();
-            self.take_completions(shard);
+/// Writes and announces all items; every segment was sealed before.
+fn announce_all(flash: &mut Flash, shard: &mut Shard) {
+    loop {
+        flash.step_checkpoint(shard);
+        let has_announced = flash.announce(shard);
+        flash.submit();
+        // What waits for a checkpoint, or for the first one after the journal was full, would be lost without it.
+        let goes_on = shard.log().is_some_and(|work| work.checkpoints().is_awaited());
+        if !flash.requests.is_busy() && !goes_on && !has_announced {
+            break;
         }
-        self.restart.write_records(&mut self.requests);
+        flash.requests.wait();
+        flash.take_completions(shard);
     }
+    flash.restart.write_records(&mut flash.requests);
 }
