@@ -327,6 +327,42 @@ DIALOGUES = {
         a RENAME {t}h2 {t}h3
         a HGETALL {t}h3
         a TYPE {t}h3
+        a OBJECT ENCODING {t}h3
+        a HSET {t}h3 f 0123456789012345678901234567890123456789012345678901234567890123
+        a OBJECT ENCODING {t}h3
+        a HSET {t}h3 f 01234567890123456789012345678901234567890123456789012345678901234
+        a OBJECT ENCODING {t}h3
+        a MEMORY NOSUCH
+        a PUBSUB CHANNELS a b
+        a PUBSUB CHANNELS a
+        a COMMAND LIST FILTERBY
+        a COMMAND LIST FILTERBY PATTERN
+        a COMMAND LIST FILTERBY MODULE nosuch
+        a COMMAND LIST FILTERBY ACLCAT nosuch
+        a COMMAND LIST FILTERBY ACLCAT @string
+        a COMMAND LIST FILTERBY ACLCAT transaction x
+        a COMMAND LIST FILTERBY PATTERN config|rew*
+        a COMMAND LIST FILTERBY PATTERN LASTS*
+        a COMMAND LIST FILTERBY NOSUCH x
+        a COMMAND LIST x
+        a SET {t}f 1.5
+        a INCRBYFLOAT {t}f 0x10
+        a INCRBYFLOAT {t}f 0X.8P+1
+        a INCRBYFLOAT {t}f -0xFf.
+        a INCRBYFLOAT {t}f 0x0p-99999
+        a INCRBYFLOAT {t}f 0x1p-70
+        a INCRBYFLOAT {t}f 0x1p-99999
+        a INCRBYFLOAT {t}f 0x1p99999
+        a INCRBYFLOAT {t}f 0x
+        a INCRBYFLOAT {t}f 0x.p1
+        a INCRBYFLOAT {t}f 0x1p
+        a INCRBYFLOAT {t}f 0x1g
+        a INCRBYFLOAT {t}f 0x123456789abcdef01234567
+        a HINCRBYFLOAT {t}h g 0x1.8
+        a CONFIG SET latency-tracking yes
+        a GET {t}f
+        a CONFIG RESETSTAT
+        a LATENCY HISTOGRAM get
     """,
     "databases in transactions": """
         a MULTI

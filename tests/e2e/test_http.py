@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pathlib
 import re
+import socket
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -62,6 +65,50 @@ def test_nothing_can_be_written(store: Store) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(request, timeout=PATIENCE_S)
     assert caught.value.code == 405
+
+
+def test_slow_clients_keep_nobody_out(store: Store) -> None:
+    """More of them than the port takes; each sends a bit of a request again and again, and comes back when it is dropped."""
+    address = (urlsplit(store.page).hostname, urlsplit(store.page).port)
+    slow: list[socket.socket] = []
+
+    def trickle() -> None:
+        for at in range(70):
+            if at == len(slow):
+                slow.append(socket.create_connection(address, timeout=PATIENCE_S))
+            try:
+                slow[at].sendall(b"GET / HTTP/1.1\r\n" if at == len(slow) - 1 else b"X-Slow: 1\r\n")
+            except OSError:
+                slow[at].close()
+                slow[at] = socket.create_connection(address, timeout=PATIENCE_S)
+
+    for _ in range(5):
+        trickle()
+        assert store.get("/ready") == "ready\n"
+        assert "tiermem_ready 1" in store.get("/metrics")
+    for stream in slow:
+        stream.close()
+
+
+def test_a_page_of_another_name_reads_nothing(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[server]\nhttp_hosts = ["store.example"]\n')
+    store = serve("--config", str(config))
+
+    def status(path: str, host: str) -> int:
+        request = urllib.request.Request(store.page + path, headers={"Host": host})
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            assert host in error.read().decode()
+            return error.code
+
+    for path in ("", "api/snapshot", "api/history", "page/live.js", "nothing"):
+        assert status(path, "evil.example") == 421
+    for path in ("", "api/snapshot"):
+        assert [status(path, host) for host in ("localhost:1", "127.0.0.1", "store.example:80")] == [200] * 3
+    assert [status(path, "evil.example") for path in ("metrics", "ready")] == [200] * 2
 
 
 def test_the_live_page_in_a_browser(store: Store, tmp_path: pathlib.Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+import resource
 import shutil
 import signal
 import socket
@@ -280,3 +282,130 @@ def test_a_store_that_still_runs_keeps_its_snapshot(serve: Callable[..., Store],
     write(store, "new")
     assert store.stop() == 0
     assert values(serve(*flags(path, 2))) == [b"new"] * len(KEYS)
+
+
+@pytest.mark.parametrize("obstacle", ["directory", "gone", "full"])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_stop_that_cannot_keep_the_items_is_refused(
+    serve: Callable[..., Store], tmp_path: pathlib.Path, shards: int, obstacle: str
+) -> None:
+    """SHUTDOWN answers why, every shard serves on, and what was written before is still there."""
+    home = tmp_path / "home"
+    home.mkdir()
+    path = home / "snapshot"
+    store = serve(*flags(path, shards))
+    write(store, "old")
+    with connect(store) as client:
+        assert client.save()
+        write(store, "new")
+        before = {it.name: it.read_bytes() for it in home.glob("snapshot*")}
+        last = home / (f"snapshot.{shards - 1}-of-{shards}.new" if shards > 1 else "snapshot.new")
+        away = tmp_path / "away"
+        if obstacle == "directory":
+            # One shard can write its part.
+            last.mkdir()
+        elif obstacle == "gone":
+            home.rename(away)
+        else:
+            soft, hard = resource.prlimit(store.process.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(store.process.pid, resource.RLIMIT_FSIZE, (1 << 20, hard))
+            for number in range(8):
+                client.set(f"long:{number}", b"x" * 1_000_000)
+        for words in (["SHUTDOWN"], ["SHUTDOWN", "SAVE"]):
+            with pytest.raises(redis.ResponseError, match="serves on.*was not written.*NOSAVE"):
+                client.execute_command(*words)
+        assert get_all(client, KEYS) == [b"new"] * len(KEYS)
+        client.set("later", "1")
+        assert client.info("persistence")["rdb_last_bgsave_status"] == "err"
+        if obstacle == "directory":
+            last.rmdir()
+        elif obstacle == "gone":
+            away.rename(home)
+        else:
+            resource.prlimit(store.process.pid, resource.RLIMIT_FSIZE, (soft, hard))
+        assert {it.name: it.read_bytes() for it in home.glob("snapshot*")} == before
+        # Now it can.
+        client.shutdown()
+    assert store.process.wait(PATIENCE_S) == 0
+    with connect(serve(*flags(path, shards))) as client:
+        assert client.get("later") == b"1" and get_all(client, KEYS) == [b"new"] * len(KEYS)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("how", ["signal", "force"])
+def test_a_stop_that_must_be_says_what_is_lost(
+    serve: Callable[..., Store], tmp_path: pathlib.Path, shards: int, how: str
+) -> None:
+    path = tmp_path / "snapshot"
+    store = serve(*flags(path, shards))
+    write(store, "old")
+    with connect(store) as client:
+        assert client.save()
+    write(store, "new")
+    obstacle = tmp_path / (f"snapshot.1-of-{shards}.new" if shards > 1 else "snapshot.new")
+    obstacle.mkdir()
+    if how == "signal":
+        assert store.stop() == 1
+    else:
+        with connect(store) as client, pytest.raises(redis.ConnectionError):
+            client.execute_command("SHUTDOWN", "FORCE")
+        assert store.process.wait(PATIENCE_S) == 1
+    assert store.log().splitlines()[-1].startswith("tiermem: stopped, but not all is kept: the snapshot")
+    obstacle.rmdir()
+    # All parts of what was there before.
+    assert values(serve(*flags(path, shards, "--snapshot-load", "always"))) == [b"old"] * len(KEYS)
+
+
+def test_a_place_that_is_taken_keeps_no_shard_from_serving_on(
+    serve: Callable[..., Store], tmp_path: pathlib.Path
+) -> None:
+    """All parts are written, one of them cannot take its name, and the others must not count as the last state."""
+    path = tmp_path / "snapshot"
+    store = serve(*flags(path, 2))
+    write(store, "old")
+    taken = tmp_path / "snapshot.1-of-2"
+    taken.mkdir()
+    with connect(store) as client, pytest.raises(redis.ResponseError, match="serves on"):
+        client.execute_command("SHUTDOWN")
+    write(store, "new")
+    store.kill()
+    taken.rmdir()
+    assert values(serve(*flags(path, 2))) == [None] * len(KEYS)
+
+
+def test_one_in_the_background_does_not_replace_that_of_a_stop(
+    serve: Callable[..., Store], tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "snapshot"
+    store = serve(*flags(path, 2))
+    write(store, "old")
+    with store.connect() as client:
+        client.sendall(b"BGSAVE\r\nSHUTDOWN\r\nSET key:0 late\r\n")
+        # Nothing follows, but the connection's end may be a reset.
+        with contextlib.suppress(ConnectionResetError):
+            assert client.makefile("rb").read() == b"+Background saving started\r\n"
+    assert store.process.wait(PATIENCE_S) == 0
+    assert values(serve(*flags(path, 2))) == [b"old"] * len(KEYS)
+
+
+def test_shutdowns_at_several_shards_stop_once(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "snapshot"
+    store = serve(*flags(path, 3))
+    write(store, "old")
+    clients = [store.connect() for _ in range(6)]
+    for client in clients:
+        client.sendall(b"SHUTDOWN\r\n")
+    for client in clients:
+        with client, contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+    assert store.process.wait(PATIENCE_S) == 0
+    assert values(serve(*flags(path, 3))) == [b"old"] * len(KEYS)
+
+
+def test_a_snapshot_that_is_not_wanted_stops_nothing(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    store = serve(*flags(tmp_path / "snapshot", 2))
+    write(store, "old")
+    (tmp_path / "snapshot.0-of-2.new").mkdir()
+    with connect(store) as client:
+        client.shutdown(nosave=True)
+    assert store.process.wait(PATIENCE_S) == 0

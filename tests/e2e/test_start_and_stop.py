@@ -181,6 +181,37 @@ def test_a_signal_stops_it_cleanly(serve: Callable[..., Store], tmp_path: pathli
         store.connect()
 
 
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)])
+def test_a_second_signal_ends_it_at_once(numbers: tuple[int, int]) -> None:
+    """Whatever holds it up: here nobody reads its log, so it waits before it has stopped."""
+    reader, writer = os.pipe()
+    ports = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    process = subprocess.Popen([binary(), "store", "serve", *ports], stdout=subprocess.PIPE, stderr=writer)
+    try:
+        assert process.stdout is not None
+        while b"live page" not in process.stdout.readline():
+            assert process.poll() is None
+        os.set_blocking(writer, False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                os.write(writer, b"x")
+        os.set_blocking(writer, True)
+        process.send_signal(numbers[0])
+
+        def ends() -> bool:
+            process.send_signal(numbers[1])
+            return process.poll() is not None
+
+        eventually(ends, "it has ended")
+        assert process.returncode == 1
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        os.close(reader)
+        os.close(writer)
+
+
 def test_it_stops_while_it_is_busy(serve: Callable[..., Store]) -> None:
     store = serve()
     with store.connect() as writer:

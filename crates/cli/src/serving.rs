@@ -4,13 +4,19 @@ use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::mpsc;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
 
 /// Long enough that what is freed for the next request is there still, and short enough that what floods leave behind is a small part
 /// of what a store needs beside its tiers.
 const FREE_MEMORY_DELAY_MS: u16 = 100;
+
+/// The signal for a write beyond the limit of a file's size.
+const SIGXFSZ: i32 = 25;
 
 /// Keeps the process's memory to what it uses. Before any thread is started.
 pub fn limit_free_memory() {
@@ -63,28 +69,61 @@ pub fn seed() -> u64 {
 
 /// The signals that ask the process to stop, received from here on.
 pub struct Signals {
-    interrupt: io::Result<Signal>,
-    terminate: io::Result<Signal>,
+    first: io::Result<oneshot::Receiver<()>>,
 }
 
 impl Signals {
-    /// Call it within a runtime.
+    /// Begins to receive them: the first one asks the server to stop, the second one ends the process at once.
     pub fn receive() -> Self {
-        Signals { interrupt: signal(SignalKind::interrupt()), terminate: signal(SignalKind::terminate()) }
+        Signals { first: receive_signals() }
     }
 
     /// Ready when a signal has arrived.
     pub async fn stopped(self) {
-        let (Ok(mut interrupt), Ok(mut terminate)) = (self.interrupt, self.terminate) else {
+        let Ok(first) = self.first else {
             tracing::error!("signals cannot be received: only SIGKILL will stop the server");
             return std::future::pending().await;
         };
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        tracing::info!("stopping");
+        // The sender outlives the process's first signal.
+        let _ = first.await;
+        tracing::info!("stopping; a second signal ends the process at once");
     }
+}
+
+/// A thread receives them: those that stop the server may wait for a disk.
+fn receive_signals() -> io::Result<oneshot::Receiver<()>> {
+    let (stop, first) = oneshot::channel();
+    let (ready, started) = mpsc::channel();
+    let wait = move || {
+        let registered = Builder::new_current_thread().enable_io().build().and_then(|runtime| {
+            let _entered = runtime.enter();
+            let signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            // Received by nobody: a write beyond the limit of a file's size is then an error, and not the process's end.
+            drop(signal(SignalKind::from_raw(SIGXFSZ))?);
+            Ok((runtime, signals))
+        });
+        let (runtime, (mut interrupt, mut terminate)) = match registered {
+            Ok(registered) => registered,
+            Err(error) => return drop(ready.send(Err(error))),
+        };
+        let _ = ready.send(Ok(()));
+        let mut next = || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+            });
+        };
+        next();
+        let _ = stop.send(());
+        next();
+        // Nothing is said: whatever holds the server up may hold the log up as well.
+        std::process::exit(1);
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
+    started.recv().map_err(io::Error::other)??;
+    Ok(first)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ const STORE: &[&str] = &[
     "tenant",
     "user",
 ];
-const BLOCK: &[&str] = &[TIERS, "listen", "http", "http_control", "cache", "export", "tls"];
+const BLOCK: &[&str] = &[TIERS, "listen", "http", "http_control", "http_hosts", "cache", "export", "tls"];
 
 impl Reader {
     /// The top-level keys that it reads.

@@ -61,16 +61,21 @@ impl Control {
 }
 
 /// Whether a `Host` is an address, or this machine's own name for itself.
-fn is_plain(host: &str) -> bool {
+pub(crate) fn is_plain(host: &str) -> bool {
     if host.parse::<SocketAddr>().is_ok() {
         return true;
     }
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.parse::<u16>().is_ok() && !name.contains(':') => name,
-        _ => host,
-    };
+    let name = without_port(host);
     let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
     name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+}
+
+/// A `Host` without its port.
+pub(crate) fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() && !name.contains(':') => name,
+        _ => host,
+    }
 }
 
 /// Why a command is refused.

@@ -11,6 +11,7 @@
 //! commands that take a while, and [`client`] sends them. [`Pace`] is the schedule of clients that replay a trace.
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod client;
 pub mod config;
 pub mod control_access;
@@ -20,6 +21,7 @@ mod listener;
 pub mod metrics;
 mod pace;
 pub mod page;
+mod requests;
 mod server;
 pub mod tls;
 mod view;

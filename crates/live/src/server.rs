@@ -18,15 +18,16 @@ use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 
 use crate::history::{History, Sample};
-use crate::listener::Bounded;
+use crate::listener::{Bounded, Bounds, Wait};
 use crate::page;
+use crate::requests::{bounded, named};
 use crate::view::View;
 
 /// Time for requests in progress when the server is stopped.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
-/// Connections at a time, and how long one may be silent: pages ask every second, Prometheus every minute or so.
-const CONNECTIONS_MAX: usize = 64;
-const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Pages ask every second, Prometheus every minute or so.
+const BOUNDS: Bounds =
+    Bounds { connections_max: 64, silence_max: Duration::from_secs(30), request_max: Duration::from_secs(5) };
 const SAMPLE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Why the HTTP port could not be opened.
@@ -75,6 +76,7 @@ impl<V: View> Clone for Shared<V> {
 pub struct HttpPort {
     listener: TcpListener,
     address: SocketAddr,
+    names: Vec<String>,
 }
 
 impl HttpPort {
@@ -90,12 +92,27 @@ impl HttpPort {
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(HttpPort { listener, address })
+        Ok(HttpPort { listener, address, names: Vec::new() })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Lets requests name the server by any of `names` as well. Where it listens on this machine, they must name it by an address, as
+    /// localhost, or so; but for `/metrics` and `/ready`.
+    #[must_use]
+    pub fn known_as(self, names: Vec<String>) -> Self {
+        HttpPort { names, ..self }
+    }
+
+    /// Serves the newest of `views`, and nothing else: [`Self::serve`].
+    ///
+    /// # Errors
+    /// When the system has no thread or event loop to give.
+    pub fn show<V: View>(self, views: watch::Receiver<Arc<V>>) -> Result<HttpServer, HttpError> {
+        self.serve(views, Router::new())
     }
 
     /// Serves the newest of `views`, and `routes` of the server's own, from a thread of its own. It answers at once, but is not
@@ -116,10 +133,11 @@ impl HttpPort {
         };
         let ready = Arc::new(AtomicBool::new(false));
         let shared = Shared { views, ready: ready.clone(), history: Arc::default() };
+        let router = named(self::routes(shared.clone()).merge(routes), self.address, self.names);
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("http".to_owned())
-            .spawn(move || runtime.block_on(serve(listener, shared, routes, stopped)))
+            .spawn(move || runtime.block_on(serve(listener, shared, router, stopped)))
             .map_err(HttpError::Start)?;
         Ok(HttpServer { address: self.address, ready, stop: Some(stop), thread: Some(thread) })
     }
@@ -134,7 +152,7 @@ impl HttpServer {
         address: SocketAddr,
         views: watch::Receiver<Arc<V>>,
     ) -> Result<HttpServer, HttpError> {
-        HttpPort::bind(address)?.serve(views, Router::new())
+        HttpPort::bind(address)?.show(views)
     }
 
     /// Where it listens.
@@ -164,21 +182,13 @@ impl Drop for HttpServer {
 async fn serve<V: View>(
     listener: tokio::net::TcpListener,
     shared: Shared<V>,
-    routes: Router,
+    router: Router,
     stopped: oneshot::Receiver<()>,
 ) {
     let sampling = tokio::spawn(sample(shared.clone()));
     let (stop_serving, serving_stopped) = oneshot::channel::<()>();
-    let router = Router::new()
-        .route("/metrics", get(metrics::<V>))
-        .route("/ready", get(ready::<V>))
-        .route("/api/snapshot", get(snapshot::<V>))
-        .route("/api/history", get(history::<V>))
-        .merge(page::routes(V::PAGE))
-        .with_state(shared)
-        .merge(routes);
-    let listener = Bounded::new(listener, CONNECTIONS_MAX, SILENCE_MAX);
-    let server = axum::serve(listener, router).with_graceful_shutdown(async {
+    let service = bounded(router).into_make_service_with_connect_info::<Wait>();
+    let server = axum::serve(Bounded::new(listener, BOUNDS), service).with_graceful_shutdown(async {
         let _ = serving_stopped.await;
     });
     let grace = async {
@@ -194,6 +204,17 @@ async fn serve<V: View>(
         () = grace => {}
     }
     sampling.abort();
+}
+
+/// What every server answers.
+fn routes<V: View>(shared: Shared<V>) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics::<V>))
+        .route("/ready", get(ready::<V>))
+        .route("/api/snapshot", get(snapshot::<V>))
+        .route("/api/history", get(history::<V>))
+        .merge(page::routes(V::PAGE))
+        .with_state(shared)
 }
 
 /// The time now, in seconds since 1970.

@@ -287,6 +287,53 @@ proptest! {
     }
 }
 
+/// Few keys beside many of another database, which were many once: what a scan and a random key cost is counted in calls and in
+/// entries, and no key is missed.
+#[test]
+fn a_database_costs_by_its_own_keys() {
+    let mut engine = engine(64 << 20, 0);
+    for key in 0..200_000u32 {
+        engine.set(0, &key.to_le_bytes(), b"", Condition::Always, Expiry::Never).unwrap();
+    }
+    let scan = |engine: &mut Engine| {
+        let (mut calls, mut seen, mut cursor) = (0, Vec::new(), 0);
+        loop {
+            calls += 1;
+            cursor = engine.keyspace().scan(1, cursor, 10, &mut |key, _| seen.push(key.to_vec()));
+            if cursor == 0 {
+                return (calls, seen);
+            }
+        }
+    };
+    assert_eq!(scan(&mut engine), (1, vec![]));
+    assert_eq!(engine.keyspace().random_key(1, &mut |_| true), None);
+    let set = |engine: &mut Engine, key: u32| {
+        engine.set(1, &key.to_le_bytes(), b"", Condition::Always, Expiry::Never).unwrap();
+    };
+    for key in 0..20 {
+        set(&mut engine, key);
+        let (calls, mut seen) = scan(&mut engine);
+        seen.sort();
+        let mut wanted: Vec<_> = (0..=key).map(|key| key.to_le_bytes().to_vec()).collect();
+        wanted.sort();
+        assert_eq!(seen, wanted);
+        assert!(calls <= 2 + key, "{calls} calls for {key} keys");
+        for _ in 0..20 {
+            let found = engine.keyspace().random_key(1, &mut |_| true).unwrap();
+            assert!(wanted.contains(&found));
+        }
+    }
+    (20..20_000).for_each(|key| set(&mut engine, key));
+    assert!((1..20_000u32).all(|key| engine.remove(1, &key.to_le_bytes())));
+    let one = 0u32.to_le_bytes().to_vec();
+    for _ in 0..300 {
+        assert_eq!(engine.keyspace().random_key(1, &mut |_| true).as_ref(), Some(&one));
+    }
+    // Nearly everywhere where there is nothing any more it is not looked again.
+    let (calls, seen) = scan(&mut engine);
+    assert!(calls <= 20 && seen == [one], "{calls} calls");
+}
+
 #[test]
 fn values_survive_demotion_and_promotion() {
     let mut engine = engine(4 << 20, 32 << 20);

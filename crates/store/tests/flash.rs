@@ -99,6 +99,10 @@ fn run(steps: Vec<Step>, flash_bytes: usize, durability: Durability) {
             engine.idle();
             engine.flash().tick();
         }
+        if version % 30 == 0 {
+            // A stop that was given up.
+            engine.flash().write_back().unwrap();
+        }
     }
     // The count includes keys in memory, keys on flash, and expired keys that no request has met yet.
     let count = engine.len(0);

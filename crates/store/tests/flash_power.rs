@@ -382,4 +382,9 @@ fn a_sync_that_fails_gives_the_promise_up() {
     assert!(world.flash.is_durable(last));
     let stats = world.stats();
     assert!(stats.unrecoverable && stats.last_error.is_some() && stats.recoverable_items == 0, "{stats:?}");
+    // Nothing is there that a stop could lose, and then something is.
+    assert!(world.write_back().is_ok());
+    world.put(DB, 1, &value(1, 500));
+    world.settle();
+    assert!(world.write_back().is_err());
 }

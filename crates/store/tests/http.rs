@@ -20,7 +20,7 @@ fn start(view: View) -> (HttpServer, watch::Sender<Arc<View>>) {
 /// Asks for `path`; the status, the headers in small letters, and the body.
 fn get(address: SocketAddr, path: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

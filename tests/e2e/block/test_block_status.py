@@ -261,16 +261,34 @@ def test_what_cannot_be_done_is_told(lazy: VolumeServer, words: list[str], code:
     assert (lazy.export()["mode"], lazy.export()["quota_bytes"]) == ("write-back", None)
 
 
+def test_a_page_of_another_name_reads_nothing(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:
+    disk = image(tmp_path / "disk.img", VOLUME_BYTES, seed=1)
+    config = 'http_hosts = ["cache.example"]\n' + LAZY.format(cache=tmp_path / "cache.tiermem", backing=disk)
+    server = serve_volumes({"disk": disk}, config=config)
+
+    def status(path: str, host: str) -> int:
+        request = urllib.request.Request(server.page + path, headers={"Host": host})
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    for path in ("", "api/snapshot", "api/status"):
+        assert [status(path, host) for host in ("evil.example", "localhost:1", "cache.example")] == [421, 200, 200]
+    assert [status(path, "evil.example") for path in ("metrics", "ready")] == [200] * 2
+
+
 def test_commands_that_a_web_page_could_cause_are_refused(lazy: VolumeServer) -> None:
     body = json.dumps({"export": "disk", "mode": "write-around"}).encode()
-    for headers, says in [
-        ({}, "need the headers"),
-        ({"Content-Type": "application/json"}, "need the headers"),
-        ({**CONTROL, "Content-Type": "text/plain"}, "need the headers"),
-        ({**CONTROL, "Host": "cache.example:7381"}, "by its address, or as localhost"),
+    for headers, code, says in [
+        ({}, 403, "need the headers"),
+        ({"Content-Type": "application/json"}, 403, "need the headers"),
+        ({**CONTROL, "Content-Type": "text/plain"}, 403, "need the headers"),
+        ({**CONTROL, "Host": "cache.example:7381"}, 421, "by its address or as localhost"),
     ]:
         status, text = post(lazy, "api/set", body, headers)
-        assert status == 403 and says in text, (headers, text)
+        assert status == code and says in text, (headers, text)
     assert post(lazy, "api/set", b"not JSON", CONTROL)[0] == 400
     assert post(lazy, "api/set", b'{"export": "disk", "colour": "red"}', CONTROL)[0] == 400
     assert post(lazy, "api/set", b" " * MIB, CONTROL)[0] == 413

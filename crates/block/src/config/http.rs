@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
+use tiermem_live::address;
 
 /// The port beside the store's.
 const PORT: u16 = 7381;
@@ -25,9 +26,7 @@ impl FromStr for HttpAddress {
         if text == "none" {
             return Ok(HttpAddress(None));
         }
-        let address = text.parse().map_err(|_| {
-            format!("`{text}` is neither an address with a port, such as 127.0.0.1:{PORT}, nor `none`")
-        })?;
+        let address = address::parse(text).map_err(|error| format!("{error}; `none` is no port at all"))?;
         Ok(HttpAddress(Some(address)))
     }
 }
@@ -46,6 +45,7 @@ mod tests {
     fn an_address_or_none() {
         assert_eq!("none".parse(), Ok(HttpAddress(None)));
         assert_eq!("[::1]:80".parse(), Ok(HttpAddress("[::1]:80".parse().ok())));
-        assert!("localhost".parse::<HttpAddress>().unwrap_err().contains("127.0.0.1:7381"));
+        assert!("localhost".parse::<HttpAddress>().unwrap_err().contains("127.0.0.1:80"));
+        assert_eq!("localhost:80".parse(), Ok(HttpAddress("127.0.0.1:80".parse().ok())));
     }
 }

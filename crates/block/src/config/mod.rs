@@ -61,6 +61,9 @@ pub struct BlockConfig {
     pub listen: Vec<Address>,
     /// The address of the live page and `/metrics`. Default `127.0.0.1:7381`.
     pub http: Option<HttpAddress>,
+    /// Names by which requests to that address may call the server, beside addresses and localhost, where it is on this machine.
+    /// Commands need an address or localhost all the same. Default none.
+    pub http_hosts: Vec<String>,
     /// Whether commands are accepted there. Default: only where the address is on this machine
     /// (127.0.0.1 and the like), since every client that reaches the port may send them.
     pub http_control: Option<bool>,

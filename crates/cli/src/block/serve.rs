@@ -107,7 +107,7 @@ fn bind_http(config: &BlockConfig) -> Result<Option<HttpPort>, Failure> {
             tracing::warn!(%address, "no live page, as another program listens there: say where with --http");
             Ok(None)
         }
-        port => port.map(Some).map_err(Failure::failed),
+        port => port.map(|port| Some(port.known_as(config.http_hosts.clone()))).map_err(Failure::failed),
     }
 }
 

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use tiermem_base::{Bytes, TierSpec};
+use tiermem_live::address;
 use tiermem_store::config::{FlashTier, StoreConfig, check_memory};
 use tiermem_store::engine::{Engine, EngineConfig};
 use tiermem_store::flash::FlashConfig;
-use tiermem_store::http::HttpServer;
 use tiermem_store::http::view::View;
+use tiermem_store::http::{HttpPort, HttpServer};
 use tiermem_store::server::{ServeError, Server, Snapshot, Sockets};
 use tiermem_store::settings::LogLevel;
 use tiermem_store::snapshot::{Files, Load, Loaded};
@@ -32,13 +33,13 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address for Redis clients [default: 127.0.0.1:7379].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address::parse)]
     listen: Option<SocketAddr>,
     /// Address of the live page and /metrics [default: 127.0.0.1:7380].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address::parse)]
     http: Option<SocketAddr>,
     /// Address for Redis clients that use TLS, in addition; SIGHUP reloads certificate and key.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address::parse)]
     tls_listen: Option<SocketAddr>,
     /// TLS certificate chain (PEM).
     #[arg(long, value_name = "FILE")]
@@ -97,7 +98,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
         _ => Failure::failed(error),
     })?;
     let (publisher, views) = watch::channel(Arc::new(View::default()));
-    let http = HttpServer::start(config.server.http, views).map_err(Failure::failed)?;
+    let port = HttpPort::bind(config.server.http).map_err(Failure::failed)?;
+    let http = port.known_as(config.server.http_hosts.clone()).show(views).map_err(Failure::failed)?;
     let mut engines = engines(&config)?;
     if let Some(files) = &files {
         // With a reset the old contents are not wanted.

@@ -84,6 +84,7 @@ pub(super) fn reply(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mode = &mut context.session.mode;
     if args[2].eq_ignore_ascii_case(b"on") {
         mode.set(Mode::SILENT, false);
+        context.session.is_skipped = false;
         context.reply().ok();
     } else if args[2].eq_ignore_ascii_case(b"off") {
         mode.set(Mode::SILENT, true);

@@ -1,5 +1,6 @@
 //! `COMMAND`: the table of commands, for clients that ask for it.
 
+use crate::glob;
 use crate::resp::{Args, Writer};
 
 use super::categories::categories;
@@ -59,13 +60,27 @@ fn find(name: &[u8]) -> Option<&'static Spec> {
     }
 }
 
+/// With all subcommands, as in Redis.
 pub(super) fn list(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    if args.len() > 2 {
-        return Err(Refusal::SYNTAX);
-    }
+    let by = |word: &str| args.get(3).is_some_and(|given| given.eq_ignore_ascii_case(word.as_bytes()));
+    let is_filtered = args.get(2).is_some_and(|word| word.eq_ignore_ascii_case(b"filterby"));
+    let all = Spec::all(COMMANDS);
+    let found: Vec<&Spec> = match args.get(4) {
+        None if args.len() == 2 => all.collect(),
+        Some(pattern) if is_filtered && args.len() == 5 && by("pattern") => {
+            all.filter(|spec| glob::matches(pattern, spec.full_name().as_bytes(), true)).collect()
+        }
+        Some(category) if is_filtered && args.len() == 5 && by("aclcat") => {
+            let is_it = |name: &str| name.as_bytes()[1..].eq_ignore_ascii_case(category);
+            all.filter(|spec| categories(spec).any(is_it)).collect()
+        }
+        // There are no modules.
+        Some(_) if is_filtered && args.len() == 5 && by("module") => Vec::new(),
+        _ => return Err(Refusal::SYNTAX),
+    };
     let mut reply = context.reply();
-    reply.set(COMMANDS.len());
-    COMMANDS.iter().for_each(|spec| reply.bulk(spec.name.as_bytes()));
+    reply.set(found.len());
+    found.into_iter().for_each(|spec| reply.bulk(spec.full_name().as_bytes()));
     Ok(())
 }
 

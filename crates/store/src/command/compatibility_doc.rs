@@ -13,11 +13,12 @@ const NOTES: &[(&str, &str)] = &[
     ("acl|save", "always an error: use `CONFIG REWRITE`"),
     (
         "acl|setuser",
-        "no selectors, no rules about first arguments (`+select|0`), no `sanitize-payload`; names and patterns are UTF-8; refusals have the wording of Redis 7.2",
+        "no selectors, no rules about first arguments (`+select|0`), no `sanitize-payload`; names and patterns are UTF-8; refusals have the wording of Redis 7.2; rules about commands of Redis 7.0 that are not here are kept and have no effect, which the log says",
     ),
     (
         "bgsave",
-        "writes a snapshot in a format of our own, between requests (`docs/store.md`); `SCHEDULE` does the same",
+        "writes a snapshot in a format of our own, between requests (`docs/store.md`), so what a transaction writes meanwhile may be \
+         there in part; `SCHEDULE` does the same",
     ),
     ("client|kill", "`MAXAGE` is not supported"),
     ("client|list", "buffers that the shard lends (`qbuf-free`, `rbs`, `rbp`, `argv-mem`) are shown as 0"),
@@ -33,7 +34,7 @@ const NOTES: &[(&str, &str)] = &[
     ("client|unblock", "always 0: no command blocks"),
     ("command|docs", "always empty"),
     ("config|get", "the parameters in `docs/store.md`"),
-    ("config|resetstat", "resets `INFO`; `/metrics` continues"),
+    ("config|resetstat", "resets `INFO` and `LATENCY HISTOGRAM`; `/metrics` continues"),
     ("config|rewrite", "rewrites the TOML file that the server was started with"),
     ("config|set", "the parameters in `docs/store.md`"),
     (
@@ -61,14 +62,16 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "object|encoding",
-        "the encoding that Redis would choose for the present value: a string that was appended to may be `embstr`",
+        "the encoding that Redis would choose for the present value by its default limits: a string that was appended to may be \
+         `embstr`, a hash that has become small `listpack`",
     ),
     ("object|freq", "always an error: no LFU policy is selected"),
     ("object|idletime", "an estimate: recency is counted in requests, and converted by the rate of requests"),
     ("object|refcount", "always 1, where Redis shares small numbers"),
     (
         "randomkey",
-        "of the keys in memory that the user may read; walks the whole index if few keys are in this database",
+        "of the keys that the user may read; gives up after 65536 that it may not; of keys on flash only some are looked at, \
+         so there may be none though there are some",
     ),
     ("rename", "the events are `rename_to`, then `rename_from`"),
     ("save", "as `BGSAVE`, and nothing else runs meanwhile"),
@@ -76,7 +79,11 @@ const NOTES: &[(&str, &str)] = &[
         "scan",
         "only keys that the user may read; `COUNT` is at most 10000; a cursor is a position in the order of hashes",
     ),
-    ("shutdown", "`SAVE` and `NOSAVE` concern the snapshot; `NOW` and `FORCE` have no effect"),
+    (
+        "shutdown",
+        "where not all that is to outlive the store can be written, it serves on and the answer is an error; `NOSAVE` leaves the \
+         snapshot out, `FORCE` stops with exit code 1 instead; `NOW` has no effect",
+    ),
     (
         "slowlog|get",
         "fast requests of one pipeline are timed in runs of 64, and a run's time stands with its last request; \

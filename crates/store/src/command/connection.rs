@@ -44,7 +44,8 @@ pub(super) fn reset(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     debug_assert!(named.is_ok(), "no name takes no memory");
     context.host.clients.registry_mut().set_version(slot, Version::default());
     context.host.clients.registry_mut().client_info_mut(slot).user = None;
-    *context.session = Session { slot, command: context.session.command, ..context.host.new_session(id) };
+    let (command, is_skipped) = (context.session.command, context.session.is_skipped);
+    *context.session = Session { slot, command, is_skipped, ..context.host.new_session(id) };
     context.refresh();
     context.reply().simple("RESET");
     Ok(())

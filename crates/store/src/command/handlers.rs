@@ -156,6 +156,7 @@ const BY_NAME: &[(&str, Handler)] = &[
     ("latency|history", latency::history),
     ("latency|latest", latency::latest),
     ("latency|reset", latency::reset),
+    ("memory|help", help::help),
     ("memory|usage", keyspace::memory_usage),
     ("object|encoding", keys::object_encoding),
     ("object|freq", keys::object_freq),

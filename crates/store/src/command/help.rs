@@ -94,6 +94,9 @@ const LATENCY: &[&str] = &[
     "    If no commands are specified then all histograms are replied.",
 ];
 
+const MEMORY: &[&str] =
+    &["USAGE <key> [SAMPLES <count>]", "    Return memory in bytes used by <key> and its value."];
+
 const OBJECT: &[&str] = &[
     "ENCODING <key>",
     "    Return the kind of internal representation used in order to store the value",
@@ -138,6 +141,7 @@ pub(super) fn help(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         "ACL" => ACL,
         "CLIENT" => CLIENT,
         "LATENCY" => LATENCY,
+        "MEMORY" => MEMORY,
         "OBJECT" => OBJECT,
         "PUBSUB" => PUBSUB,
         "SLOWLOG" => SLOWLOG,

@@ -2,6 +2,7 @@
 
 use crate::engine::{Condition, DATABASES, Engine, Expiry, StoreError, ValueKind};
 use crate::glob;
+use crate::hash::{Field, Hash};
 use crate::resp::{Args, parse_i64};
 
 use super::context::Context;
@@ -144,14 +145,18 @@ fn rename_key(context: &mut Context<'_>, args: Args<'_>, same_is_fine: bool) -> 
 
 /// The longest string that Redis would keep together with its key's object.
 const EMBEDDED_BYTES_MAX: usize = 44;
+/// Most fields of a hash that Redis keeps as one list, and the longest name or value in it.
+const LISTPACK_FIELDS_MAX: usize = 512;
+const LISTPACK_BYTES_MAX: usize = 64;
 /// The longest text that may be a number.
 const NUMBER_BYTES_MAX: usize = 20;
 
 /// What Redis would call the way in which it had stored the value, told from the value alone.
 pub(super) fn object_encoding(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let now_ms = context.host.now_us / 1000;
     let hit = context.engine.peek(context.session.db, &args[2]);
     let encoding = hit.map(|hit| match hit.value {
-        _ if hit.kind == ValueKind::Hash => "hashtable",
+        hash if hit.kind == ValueKind::Hash => hash_encoding(hash, now_ms),
         number if number.len() <= NUMBER_BYTES_MAX && parse_i64(number).is_some() => "int",
         short if short.len() <= EMBEDDED_BYTES_MAX => "embstr",
         _ => "raw",
@@ -161,6 +166,15 @@ pub(super) fn object_encoding(context: &mut Context<'_>, args: Args<'_>) -> Outc
         None => context.reply().null(),
     }
     Ok(())
+}
+
+/// By Redis's default limits. Redis would remember that a hash was larger once.
+fn hash_encoding(hash: &[u8], now_ms: u64) -> &'static str {
+    let is_short = |field: &Field<'_>| field.name.len().max(field.value.len()) <= LISTPACK_BYTES_MAX;
+    let is_listpack = Hash::read(hash).is_ok_and(|hash| {
+        hash.count() <= LISTPACK_FIELDS_MAX && hash.fields(now_ms).flatten().all(|field| is_short(&field))
+    });
+    if is_listpack { "listpack" } else { "hashtable" }
 }
 
 /// Values are never shared.

@@ -174,7 +174,7 @@ impl Extended {
         fits.then_some(Extended { negative, mantissa, exponent })
     }
 
-    /// Reads a whole text as C's `strtold` would, leading blanks and hexadecimal forms excepted.
+    /// Reads a whole text as C's `strtold` would, leading blanks excepted.
     pub(super) fn parse(text: &[u8]) -> Option<Parsed> {
         if text.len() >= TEXT_BYTES_MAX {
             return None;
@@ -186,6 +186,9 @@ impl Extended {
         };
         if unsigned.eq_ignore_ascii_case(b"inf") || unsigned.eq_ignore_ascii_case(b"infinity") {
             return Some(Parsed::Infinite);
+        }
+        if let [b'0', b'x' | b'X', digits @ ..] = unsigned {
+            return Self::parse_hexadecimal(negative, digits).map(Parsed::Finite);
         }
         let split = unsigned.iter().position(|byte| matches!(byte, b'e' | b'E'));
         let (number, scale) = match split {
@@ -210,6 +213,35 @@ impl Extended {
         }
         let ten = scale - after.len() as i64;
         Self::from_decimal(negative, digits, ten).map(Parsed::Finite)
+    }
+
+    /// What stands behind `0x`: digits with a point perhaps, and perhaps `p` with a power of two.
+    fn parse_hexadecimal(negative: bool, text: &[u8]) -> Option<Self> {
+        let split = text.iter().position(|byte| matches!(byte, b'p' | b'P'));
+        let (number, scale) = match split {
+            Some(at) => (&text[..at], parse_exponent(&text[at + 1..])?),
+            None => (text, 0),
+        };
+        let (mut mantissa, mut digits, mut behind_point) = (Whole(Vec::new()), 0, None);
+        for byte in number {
+            match char::from(*byte).to_digit(16) {
+                Some(digit) => mantissa.multiply_add(16, digit),
+                None if *byte == b'.' && behind_point.is_none() => {
+                    behind_point = Some(0);
+                    continue;
+                }
+                None => return None,
+            }
+            digits += 1;
+            behind_point = behind_point.map(|count| count + 1);
+        }
+        if digits == 0 {
+            return None;
+        }
+        let is_zero = mantissa.0.is_empty();
+        let result = Self::round(negative, &mantissa, scale - 4 * behind_point.unwrap_or(0), false)?;
+        // `strtold` says that a number that has become zero is out of range.
+        (is_zero || !result.mantissa.0.is_empty()).then_some(result)
     }
 
     /// `digits` times ten to the power `ten`, rounded; `None` when out of range.
@@ -344,6 +376,9 @@ mod tests {
             ("3", "1.000000000000000005", "4.00000000000000001"),
             ("18446744073709551615", "1", "18446744073709551616"),
             (".5", "5.", "5.5"),
+            ("0x10", "-0X.8p1", "15"),
+            ("0xFFFFFFFFFFFFFFFF8", "0", "295147905179352825856"),
+            ("0x1p-2", "0x1.8p+1", "3.25"),
         ] {
             assert_eq!(sum(a, b).as_deref(), Some(expected), "{a} + {b}");
         }
@@ -351,8 +386,31 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_refused() {
-        for text in ["", "-", ".", "e5", "1e", "1e+", "1.2.3", "abc", "1 ", " 1", "nan", "1e5000", "1e-6000"]
-        {
+        for text in [
+            "",
+            "-",
+            ".",
+            "e5",
+            "1e",
+            "1e+",
+            "1.2.3",
+            "abc",
+            "1 ",
+            " 1",
+            "nan",
+            "1e5000",
+            "1e-6000",
+            "0x",
+            "0x.",
+            "0x.p1",
+            "0x1p",
+            "0x1p+",
+            "0x1.2.3",
+            "0x1g",
+            "0x1p16384",
+            "0x1p-20000",
+            "x1",
+        ] {
             assert_eq!(Extended::parse(text.as_bytes()), None, "{text:?}");
         }
         assert_eq!(Extended::parse(b"-inf"), Some(Parsed::Infinite));

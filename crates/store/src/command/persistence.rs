@@ -3,6 +3,7 @@
 use super::context::Context;
 use super::refusal::{Outcome, Refusal};
 use crate::resp::Args;
+use crate::shards::stop::StopRequest;
 use crate::snapshot::Saving;
 use crate::snapshot::format::Taken;
 
@@ -23,8 +24,7 @@ pub(super) fn save(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     }
     context.host.timing.mark_long();
     let result = Saving::run(context.engine, &path, Taken::Running);
-    let (now_s, sets) = (context.host.now_us / 1_000_000, context.engine.counters().sets);
-    context.host.persistence.note(&result, now_s, sets);
+    context.host.note_saving(context.engine, &result);
     result.map_err(|error| Refusal::from(format!("ERR {error}")))?;
     context.reply().ok();
     Ok(())
@@ -49,24 +49,29 @@ pub(super) fn bgsave(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// `NOW` and `FORCE` are taken: there are no replicas to wait for.
+/// `NOW` is taken: there are no replicas to wait for.
 pub(super) fn shutdown(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let mut saves = None;
+    let mut request = StopRequest::default();
     for word in args.iter_from(1) {
         match word.to_ascii_lowercase().as_slice() {
-            b"save" if saves != Some(false) => saves = Some(true),
-            b"nosave" if saves != Some(true) => saves = Some(false),
-            b"now" | b"force" => {}
+            b"save" if request.saves != Some(false) => request.saves = Some(true),
+            b"nosave" if request.saves != Some(true) => request.saves = Some(false),
+            b"now" => {}
+            b"force" => request.forced = true,
             b"abort" => return Err(Refusal::Text("ERR No shutdown in progress.")),
             _ => return Err(Refusal::SYNTAX),
         }
     }
-    let persistence = &mut context.host.persistence;
-    if saves == Some(true) && persistence.path.is_none() {
+    if request.saves == Some(true) && context.host.persistence.path.is_none() {
         return Err(NOT_CONFIGURED);
     }
-    persistence.save_at_stop = saves;
-    persistence.stop.notify_one();
+    context.host.timing.mark_long();
+    context.host.stop(context.engine, request).map_err(|failure| {
+        Refusal::from(format!(
+            "ERR the store serves on, since not all would be kept: {failure}. SHUTDOWN NOSAVE stops without a snapshot, \
+             SHUTDOWN FORCE whatever is lost"
+        ))
+    })?;
     // Redis's clients expect the connection's end and no reply.
     context.session.closing = true;
     Ok(())

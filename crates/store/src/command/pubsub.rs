@@ -4,7 +4,7 @@ use crate::clients::Kind;
 use crate::resp::{Args, Writer};
 
 use super::context::Context;
-use super::refusal::Outcome;
+use super::refusal::{Outcome, Refusal};
 use super::session_flags::Mode;
 
 pub(super) fn subscribe(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -74,6 +74,10 @@ pub(super) fn publish(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub(super) fn channels(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if args.len() > 3 {
+        let text = "ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP.";
+        return Err(Refusal::Text(text));
+    }
     let Context { session, host, output, .. } = context;
     let names: Vec<&[u8]> = host.clients.channels().active_channels(args.get(2)).collect();
     let mut reply = Writer::new(output.bytes(), session.version);

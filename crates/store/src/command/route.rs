@@ -66,7 +66,8 @@ impl Resolved {
     /// so all earlier replies must have been sent before it runs.
     pub fn comes_last(self) -> bool {
         self.0.is_some_and(|spec| {
-            spec.flags.contains(Flags::WHILE_SUBSCRIBED) || matches!(spec.name, "monitor" | "info")
+            spec.flags.contains(Flags::WHILE_SUBSCRIBED)
+                || matches!(spec.name, "monitor" | "info" | "shutdown")
         })
     }
 

@@ -27,16 +27,25 @@ pub(super) fn execute(
     }
     context.host.stats.commands_processed += u64::from(!context.session.mode.has(Mode::GUEST));
     let mark = context.output.mark();
-    let skipped = context.session.mode.has(Mode::SKIP_NEXT);
+    // `CLIENT REPLY ON` takes this back.
+    context.session.is_skipped = context.session.mode.has(Mode::SKIP_NEXT);
     context.session.mode.set(Mode::SKIP_NEXT, false);
-    let outcome = resolved.and_then(|spec| run(context, spec, args));
+    // What it tells of channels comes as their messages do, which are no replies.
+    let mut tells_of_channels = false;
+    let outcome = resolved.and_then(|spec| {
+        run(context, spec, args)?;
+        tells_of_channels = spec.flags.contains(Flags::PUBSUB.and(Flags::WHILE_SUBSCRIBED));
+        Ok(())
+    });
     if let Err(refusal) = outcome {
         transaction::fail(context.session, &args[0]);
         refuse(context, &refusal);
     }
-    if skipped || context.session.mode.has(Mode::SILENT) {
+    let is_silent = context.session.is_skipped || context.session.mode.has(Mode::SILENT);
+    if is_silent && !tells_of_channels {
         context.output.truncate(mark, context.engine);
     }
+    context.session.is_skipped = false;
     Verdict::Done
 }
 

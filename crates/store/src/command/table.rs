@@ -147,14 +147,10 @@ pub static COMMANDS: &[Spec] = &[
         spec("latest", 2, ADMIN, NO_KEYS, Group::Server).of("latency"),
         spec("reset", -2, ADMIN, NO_KEYS, Group::Server).of("latency"),
     ]),
-    spec("memory", -2, Flags::NONE, NO_KEYS, Group::Server).with(&[spec(
-        "usage",
-        -3,
-        READ,
-        SECOND_KEY,
-        Group::Server,
-    )
-    .of("memory")]),
+    spec("memory", -2, Flags::NONE, NO_KEYS, Group::Server).with(&[
+        spec("help", 2, ANY_TIME, NO_KEYS, Group::Server).of("memory"),
+        spec("usage", -3, READ, SECOND_KEY, Group::Server).of("memory"),
+    ]),
     spec("mget", -2, READ_FAST, ALL_KEYS, Group::String),
     spec("monitor", 1, ADMIN, NO_KEYS, Group::Server),
     spec("mset", -3, GROW, PAIRS, Group::String),

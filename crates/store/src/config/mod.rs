@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tiermem_base::{Bytes, Nanos, TierKind, TierSpec};
+use tiermem_live::address;
 use tiermem_live::config::{self as file, Reader};
 use tiermem_live::tls::TlsFiles;
 
@@ -127,12 +128,18 @@ impl Default for StoreConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct ServerSection {
     /// The TCP address for clients. Default 127.0.0.1:7379.
+    #[serde(deserialize_with = "address::deserialize")]
     pub listen: SocketAddr,
     /// The TCP address of the live page and `/metrics`. Default 127.0.0.1:7380.
+    #[serde(deserialize_with = "address::deserialize")]
     pub http: SocketAddr,
+    /// Names by which requests to that address may call the store, beside addresses and localhost, where it is on this machine. Default
+    /// none.
+    pub http_hosts: Vec<String>,
     /// A unix socket for clients. Default none.
     pub unix_socket: Option<PathBuf>,
     /// The TCP address for clients that speak TLS; needs `tls_cert` and `tls_key`. Default none.
+    #[serde(deserialize_with = "address::deserialize_some")]
     pub tls_listen: Option<SocketAddr>,
     /// The server's certificate and those up to its root (PEM).
     pub tls_cert: Option<PathBuf>,
@@ -160,6 +167,7 @@ impl Default for ServerSection {
         ServerSection {
             listen: SocketAddr::from(([127, 0, 0, 1], 7379)),
             http: SocketAddr::from(([127, 0, 0, 1], 7380)),
+            http_hosts: Vec::new(),
             unix_socket: None,
             tls_listen: None,
             tls_cert: None,

@@ -272,7 +272,7 @@ impl Contents {
         match self.entered() {
             Entered::Placed { id, loc, .. } => {
                 debug_assert!(self.fits(id, loc, entry), "a new item's place is its own and has room for it");
-                self.keys.add(db);
+                self.keys.add(db, entry.hash);
                 Ok((id, loc))
             }
             Entered::Full { .. } | Entered::Waits => Err(self.refuse()),

@@ -194,7 +194,20 @@ impl FlashTier<'_> {
         self.tell(|flash, _| flash.tick());
     }
 
-    /// Writes everything that a restart needs. Waits for the device.
+    /// Writes everything that a restart needs, and can serve on. Waits for the device.
+    ///
+    /// # Errors
+    /// When a restart would not find all that is there.
+    pub fn write_back(&mut self) -> Result<(), FlashError> {
+        self.contents.shard.device().write_out(true);
+        self.contents.carry_out();
+        self.contents.items.flash.as_mut().map_or(Ok(()), |flash| flash.write_back(&mut self.contents.shard))
+    }
+
+    /// Writes everything that a restart needs, for the last time. Waits for the device.
+    ///
+    /// # Errors
+    /// When the device cannot be written.
     pub fn close(&mut self) -> Result<(), FlashError> {
         self.contents.shard.device().write_out(true);
         self.contents.carry_out();

@@ -1,10 +1,31 @@
-//! Number of keys in each database. A key counts once, in memory or on flash.
+//! Number of keys in each database, and where in the order of hashes a database may have keys. A key counts once, in memory or on
+//! flash.
 
 use super::DATABASES;
 
+/// Bits of a position in the order of hashes.
+pub(super) const POSITION_BITS: u32 = 40;
+/// Bits of a stretch's number: a database that has a key needs 8 KiB, and of a million keys 16 lie in a stretch.
+const STRETCH_BITS: u32 = 16;
+const STRETCHES: u64 = 1 << STRETCH_BITS;
+
+/// Stretches of the order of hashes in which a database may have keys: a bit for each. All keys lie in these; in some of them there is
+/// none any more.
+type Stretches = Box<[u64; STRETCHES as usize / 64]>;
+
 /// Keys by database.
 #[derive(Debug, Default)]
-pub(super) struct KeyCounts([u64; DATABASES as usize]);
+pub(super) struct KeyCounts([u64; DATABASES as usize], [Option<Stretches>; DATABASES as usize]);
+
+/// The number of the stretch that a position lies in.
+pub(super) fn stretch_of(position: u64) -> u64 {
+    position >> (POSITION_BITS - STRETCH_BITS)
+}
+
+/// The first position of a stretch.
+pub(super) fn start_of(stretch: u64) -> u64 {
+    stretch << (POSITION_BITS - STRETCH_BITS)
+}
 
 impl KeyCounts {
     /// Number of keys of a database; 0 for an unknown database.
@@ -17,10 +38,33 @@ impl KeyCounts {
         self.0.iter().sum()
     }
 
-    /// One key more.
+    /// One key more, of this hash.
     #[inline]
-    pub fn add(&mut self, db: u8) {
+    pub fn add(&mut self, db: u8, hash: u64) {
         self.0[usize::from(db)] += 1;
+        let stretch = stretch_of(hash >> (64 - POSITION_BITS));
+        let stretches = self.1[usize::from(db)].get_or_insert_with(none);
+        stretches[stretch as usize / 64] |= 1 << (stretch % 64);
+    }
+
+    /// The first position from `position` on at which the database may have a key.
+    pub fn next_position(&self, db: u8, position: u64) -> Option<u64> {
+        let stretches = self.1.get(usize::from(db))?.as_ref()?;
+        let first = stretch_of(position);
+        let mut word = (first / 64) as usize;
+        let mut bits = stretches.get(word)? & (u64::MAX << (first % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *stretches.get(word)?;
+        }
+        Some(start_of(word as u64 * 64 + u64::from(bits.trailing_zeros())).max(position))
+    }
+
+    /// The database has no key in this stretch.
+    pub fn note_empty(&mut self, db: u8, stretch: u64) {
+        if let Some(stretches) = self.1.get_mut(usize::from(db)).and_then(Option::as_mut) {
+            stretches[stretch as usize / 64] &= !(1 << (stretch % 64));
+        }
     }
 
     /// One key less.
@@ -31,16 +75,19 @@ impl KeyCounts {
         *keys = keys.saturating_sub(1);
     }
 
-    /// As many as these, by database.
+    /// As many as these, by database, wherever they are.
     pub fn set(&mut self, counts: &[u64]) {
         self.0.copy_from_slice(&counts[..usize::from(DATABASES)]);
+        if self.sum() > 0 {
+            self.1.fill_with(|| Some(Box::new([u64::MAX; STRETCHES as usize / 64])));
+        }
     }
 
     /// No keys in a database or, with `None`, in any.
     pub fn clear(&mut self, db: Option<u8>) {
         match db {
-            Some(db) => self.0[usize::from(db)] = 0,
-            None => self.0.fill(0),
+            Some(db) => (self.0[usize::from(db)], self.1[usize::from(db)]) = (0, None),
+            None => *self = KeyCounts::default(),
         }
     }
 
@@ -50,6 +97,10 @@ impl KeyCounts {
     }
 }
 
+fn none() -> Stretches {
+    Box::new([0; STRETCHES as usize / 64])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,7 +108,7 @@ mod tests {
     #[test]
     fn keys_are_counted_by_database() {
         let mut keys = KeyCounts::default();
-        [3, 3, 5, 15].into_iter().for_each(|db| keys.add(db));
+        [3, 3, 5, 15].into_iter().for_each(|db| keys.add(db, 0));
         assert_eq!((keys.of(3), keys.of(5), keys.of(DATABASES), keys.sum(), keys.fullest()), (2, 1, 0, 4, 3));
         keys.remove(3);
         keys.remove(0);
@@ -68,5 +119,34 @@ mod tests {
         assert_eq!(keys.sum(), 7 * u64::from(DATABASES));
         keys.clear(None);
         assert_eq!(keys.sum(), 0);
+    }
+
+    #[test]
+    fn keys_are_where_they_may_be() {
+        let mut keys = KeyCounts::default();
+        assert_eq!(keys.next_position(1, 0), None);
+        let hashes = [3 << 48 | 77, 63 << 48, 64 << 48, u64::MAX];
+        hashes.into_iter().for_each(|hash| keys.add(1, hash));
+        let found = |keys: &KeyCounts| {
+            let mut stretches = Vec::new();
+            let mut position = 0;
+            while let Some(next) = keys.next_position(1, position) {
+                stretches.push(stretch_of(next));
+                position = start_of(stretch_of(next) + 1);
+            }
+            stretches
+        };
+        assert_eq!(found(&keys), [3, 63, 64, STRETCHES - 1]);
+        assert_eq!(keys.next_position(1, start_of(63) + 5), Some(start_of(63) + 5));
+        assert_eq!((keys.next_position(0, 0), keys.next_position(DATABASES, 0)), (None, None));
+        keys.note_empty(1, 63);
+        keys.note_empty(2, 63);
+        assert_eq!(found(&keys), [3, 64, STRETCHES - 1]);
+        keys.remove(1);
+        assert_eq!(found(&keys).len(), 3, "others of its stretch may be left");
+        keys.clear(Some(1));
+        assert!(found(&keys).is_empty());
+        keys.set(&[1; DATABASES as usize]);
+        assert_eq!(found(&keys).len() as u64, STRETCHES);
     }
 }

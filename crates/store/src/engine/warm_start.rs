@@ -87,7 +87,7 @@ impl WarmStart<'_> {
             found.dropped += 1;
             return false;
         }
-        self.contents.keys.add(header.db);
+        self.contents.keys.add(header.db, hash);
         if !header.unchanged {
             // What flash has was overwritten, by a request that was perhaps never answered.
             self.contents.supersede(header.db, hash);
@@ -107,7 +107,17 @@ impl WarmStart<'_> {
         }
     }
 
-    /// Writes everything back that outlives the process where it lies. Waits for the device.
+    /// Writes everything back that outlives the process where it lies, and can serve on. Waits for the device.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_back(&mut self) -> std::io::Result<()> {
+        let Contents { keeping, items, shard, .. } = &mut *self.contents;
+        keeping.seal_changed(&mut items.tiers, shard.ladder().residents());
+        items.tiers.write_back_kept()
+    }
+
+    /// Writes it back for the last time. Waits for the device.
     ///
     /// # Errors
     /// When it cannot be written: a restart finds it all the same, but not one after the machine was stopped.

@@ -441,28 +441,52 @@ impl Flash {
         self.submit();
     }
 
-    /// Closes the region in order: all items are written and announced, and every segment was sealed before. Waits for the device.
+    /// Writes all that a restart needs to find what is there now. Waits for the device.
+    ///
+    /// # Errors
+    /// When it would not find it.
+    pub fn write_back(&mut self, shard: &mut Shard) -> Result<(), FlashError> {
+        announce_all(self, shard);
+        if self.items.iter().all(|items| *items == 0) {
+            return Ok(());
+        }
+        if let Some(why) = self.restart.given_up() {
+            return Err(FlashError::Unrecoverable(why.to_owned()));
+        }
+        if shard.log().is_some_and(|work| work.checkpoints().is_blank()) {
+            let why = "no checkpoint could be written, a restart begins empty";
+            return Err(FlashError::Unrecoverable(why.to_owned()));
+        }
+        Ok(self.requests.sync_now()?)
+    }
+
+    /// Closes the region in order. Waits for the device.
     ///
     /// # Errors
     /// When the device cannot be written.
     pub fn close(&mut self, shard: &mut Shard) -> Result<(), FlashError> {
-        loop {
-            self.step_checkpoint(shard);
-            let has_announced = self.announce(shard);
-            self.submit();
-            // What waits for a checkpoint, or for the first one after the journal was full, would be lost without it.
-            let goes_on = shard.log().is_some_and(|work| work.checkpoints().is_awaited());
-            if !self.requests.is_busy() && !goes_on && !has_announced {
-                break;
-            }
-            self.requests.wait();
-            self.take_completions(shard);
-        }
-        self.restart.write_records(&mut self.requests);
+        announce_all(self, shard);
         if shard.log().is_some_and(|work| work.checkpoints().is_blank()) {
             // The blocks stay so.
             return Ok(());
         }
         self.restart.end_run(&mut self.requests)
     }
+}
+
+/// Writes and announces all items; every segment was sealed before.
+fn announce_all(flash: &mut Flash, shard: &mut Shard) {
+    loop {
+        flash.step_checkpoint(shard);
+        let has_announced = flash.announce(shard);
+        flash.submit();
+        // What waits for a checkpoint, or for the first one after the journal was full, would be lost without it.
+        let goes_on = shard.log().is_some_and(|work| work.checkpoints().is_awaited());
+        if !flash.requests.is_busy() && !goes_on && !has_announced {
+            break;
+        }
+        flash.requests.wait();
+        flash.take_completions(shard);
+    }
+    flash.restart.write_records(&mut flash.requests);
 }

@@ -57,6 +57,9 @@ pub enum FlashError {
         /// What the configuration says.
         wanted: String,
     },
+    /// A restart would not find what is there.
+    #[error("{0}")]
+    Unrecoverable(String),
 }
 
 /// Durability that a reply promises: deleted or overwritten items do not come back.

@@ -6,6 +6,7 @@ mod queue;
 mod redact;
 mod session;
 mod slowlog;
+mod stop;
 mod timing;
 
 use std::path::PathBuf;
@@ -140,15 +141,16 @@ impl Host {
 
     /// Counts a client that comes; `false`: there are as many as there may be, and it is not counted.
     pub fn count_in(&mut self) -> bool {
-        let before = match &self.mailboxes {
-            None => self.stats.clients_connected,
-            Some(mailboxes) => mailboxes.clients.fetch_add(1, Ordering::Relaxed),
+        let most = self.settings.maxclients as u64;
+        let one_more = |count: u64| (count < most).then_some(count + 1);
+        let fits = match &self.mailboxes {
+            None => self.stats.clients_connected < most,
+            // One that does not fit must not count even for a moment: it would keep out one that does.
+            Some(mailboxes) => {
+                mailboxes.clients.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+            }
         };
-        self.stats.clients_connected += 1;
-        let fits = before < self.settings.maxclients as u64;
-        if !fits {
-            self.count_out();
-        }
+        self.stats.clients_connected += u64::from(fits);
         fits
     }
 
@@ -213,6 +215,7 @@ impl Host {
     pub fn forget_statistics(&mut self, engine: EngineStats) {
         *self.stats_base = (self.stats.clone(), engine);
         self.command_statistics = CommandStatistics::default();
+        self.timing.latencies.calls.clear();
     }
 }
 

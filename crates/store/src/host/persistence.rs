@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 
+use super::Host;
+use crate::engine::Engine;
 use crate::shards::shard_stats::SaveFigures;
 use crate::snapshot::{SaveError, Saved, Saving};
 
@@ -29,10 +31,14 @@ pub struct Persistence {
     pub sets_then: u64,
     /// One in the background was asked for.
     pub wanted: Rc<Notify>,
-    /// The store is to stop.
+    /// The shard has stopped: its event loop is to end.
     pub stop: Rc<Notify>,
-    /// Whether it writes a snapshot then; `None`: where one is configured.
-    pub save_at_stop: Option<bool>,
+    /// The same, from the moment on from which no request may run.
+    pub is_stopped: bool,
+    /// What a forced stop could not keep.
+    pub stop_failure: Option<String>,
+    /// The number of the attempt to stop in which this shard took part last.
+    pub stop_attempt: u64,
 }
 
 impl Persistence {
@@ -65,9 +71,22 @@ impl Persistence {
             Err(error) => tracing::error!(%error),
         }
     }
+}
 
-    /// Where a snapshot is to be written when the store stops.
-    pub fn path_at_stop(&self) -> Option<&PathBuf> {
-        self.path.as_ref().filter(|_| self.save_at_stop != Some(false))
+impl Host {
+    /// Ends the snapshot in the background, complete or not, and its time.
+    pub fn end_saving(&mut self, engine: &mut Engine) {
+        if let Some(saving) = self.persistence.saving.take() {
+            let result = saving.finish(engine);
+            self.note_saving(engine, &result);
+        }
+        if let Some(since_s) = self.persistence.running_since_s.take() {
+            self.persistence.last_background_s = Some((self.now_us / 1_000_000).saturating_sub(since_s));
+        }
+    }
+
+    /// Records the result of a snapshot.
+    pub fn note_saving(&mut self, engine: &Engine, result: &Result<Saved, SaveError>) {
+        self.persistence.note(result, self.now_us / 1_000_000, engine.counters().sets);
     }
 }

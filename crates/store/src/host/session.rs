@@ -31,6 +31,8 @@ pub struct Session {
     pub watched_shards: ShardSet,
     /// The last command.
     pub command: Option<&'static Spec>,
+    /// The present request gets no reply (`CLIENT REPLY SKIP` came before it).
+    pub is_skipped: bool,
     /// The client asked to be disconnected after the replies are sent.
     pub closing: bool,
 }

@@ -4,7 +4,7 @@ mod metrics;
 pub mod view;
 
 use tiermem_live::page::File;
-pub use tiermem_live::{HttpError, HttpServer};
+pub use tiermem_live::{HttpError, HttpPort, HttpServer};
 
 use view::{Counters, View};
 

@@ -129,11 +129,13 @@ impl Entrance {
                         core.member.hear(word, &mut core.engine.memory_mut(), tell);
                     }
                 }
-                Message::Stop { saves } => {
-                    let persistence = &mut self.shard.borrow_mut().host.persistence;
-                    persistence.save_at_stop = saves.or(persistence.save_at_stop);
-                    return;
+                Message::TakePartInStop(attempt) => {
+                    let core = &mut *self.shard.borrow_mut();
+                    if core.host.take_part_in_stop(&mut core.engine, &attempt).is_ok() {
+                        return;
+                    }
                 }
+                Message::End => return,
             }
         }
     }

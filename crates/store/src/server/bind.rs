@@ -86,6 +86,9 @@ pub enum ServeError {
     /// It cannot be noted that a snapshot counts no more.
     #[error(transparent)]
     Snapshot(#[from] LoadError),
+    /// It has stopped, and something that was to outlive it was not kept.
+    #[error("stopped, but not all is kept: {0}")]
+    NotKept(String),
 }
 
 /// A server with open sockets; clients may connect and wait until [`Server::run`].

@@ -548,6 +548,10 @@ impl Future for Connection {
         let connection = &mut *self;
         let shard = Rc::clone(&connection.shard);
         let core = &mut *shard.borrow_mut();
+        if core.host.persistence.is_stopped {
+            // What it would change is in no snapshot.
+            return Poll::Pending;
+        }
         if core.budget.is_stalled(&connection.share) {
             core.host.stats.clients_dropped += 1;
             tracing::debug!(

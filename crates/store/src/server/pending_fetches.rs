@@ -63,9 +63,13 @@ impl PendingFetches {
                 Needs::Keys => found.each_key(session, host, args, &mut |db, key| {
                     self.wanted.extend(engine.flash_reads().seek(db, key));
                 }),
-                Needs::Scan(cursor, count) => self.wanted = engine.flash_reads().seek_scan(cursor, count),
+                Needs::Scan(cursor, count) => {
+                    if let Some(start) = engine.keyspace().scan_start(session.db, cursor) {
+                        self.wanted = engine.flash_reads().seek_scan(start, count);
+                    }
+                }
                 Needs::AnyKey => {
-                    let start = engine.keyspace().begin_random_key();
+                    let start = engine.keyspace().begin_random_key(session.db);
                     self.wanted = engine.flash_reads().seek_scan(start, RANDOM_SAMPLE);
                 }
                 Needs::AllKeys if engine.flash().keys() > KEYS_ON_FLASH_MAX => return true,

@@ -17,12 +17,13 @@ use tokio::time::MissedTickBehavior;
 
 use super::ServerConfig;
 use super::accept::{Certificate, Entrance, reload_on_hangup};
-use super::background_save::{save_at_stop, save_when_asked};
+use super::background_save::save_when_asked;
 use super::bind::{ServeError, Server};
 use super::shard_context::{Core, Shard};
 use super::snapshot::Snapshot;
 use crate::engine::Engine;
 use crate::shards::mailboxes::{Mailboxes, Message};
+use crate::shards::stop::StopRequest;
 
 const TICK: Duration = Duration::from_nanos(tiermem_policy::shard_memory::TICK_NS);
 
@@ -76,17 +77,34 @@ impl Stage {
         spawn_local(publish_often(Rc::clone(shard), publish, every));
     }
 
-    /// Ends all connections, which gives their pins free, and closes what outlives the process.
-    fn end(self) -> Rc<Shard> {
+    /// Stops all shards, whatever is lost by it.
+    fn stop(&self) {
+        let Core { engine, host, .. } = &mut *self.shard.borrow_mut();
+        let request = StopRequest { saves: None, forced: true };
+        // A client may have begun an attempt that fails; then this shard's own is the next one.
+        while !host.persistence.is_stopped {
+            if let Err(failure) = host.stop(engine, request) {
+                tracing::warn!(failure, "a client's SHUTDOWN has failed");
+            }
+        }
+    }
+
+    /// Ends all connections, which gives their pins free, and closes what outlives the process. Returns what was not kept.
+    fn end(self) -> (Rc<Shard>, Option<String>) {
         drop(self.runtime);
-        if let Err(error) = self.shard.borrow_mut().engine.flash().close() {
-            tracing::error!(%error, "the flash tier was not closed in order: a restart may find less");
+        let core = &mut *self.shard.borrow_mut();
+        let mut failures: Vec<String> = core.host.persistence.stop_failure.take().into_iter().collect();
+        if let Err(error) = core.engine.flash().close() {
+            failures
+                .push(format!("the flash tier was not closed in order, a restart may find less: {error}"));
         }
-        if let Err(error) = self.shard.borrow_mut().engine.warm_start().close() {
-            tracing::error!(%error, "a tier was not written back: it outlives the process, but not the machine");
+        if let Err(error) = core.engine.warm_start().close() {
+            failures.push(format!(
+                "a tier of kind dax was not written back, it outlives the process but not the machine: {error}"
+            ));
         }
-        save_at_stop(&self.shard);
-        self.shard
+        failures.dedup();
+        (Rc::clone(&self.shard), (!failures.is_empty()).then(|| failures.join("; ")))
     }
 }
 
@@ -97,7 +115,7 @@ impl Server {
     /// [`super::ServerConfig::snapshot_interval`] and once at the end.
     ///
     /// # Errors
-    /// When a shard cannot be started, or `begin` says so.
+    /// When a shard cannot be started, `begin` says so, or something that was to outlive the process was not kept.
     pub fn run<Shutdown: Future<Output = ()>>(
         self,
         begin: impl FnOnce() -> Result<Shutdown, ServeError>,
@@ -145,25 +163,21 @@ impl Server {
             }
             let asked = Rc::clone(&stage.shard.borrow().host.persistence.stop);
             tokio::select! {
-                () = shutdown => {}
+                () = shutdown => stage.stop(),
                 () = asked.notified() => tracing::info!("stopping, as a client has asked"),
                 () = receive(&stage.entrance, messages.as_mut()) => tracing::info!("stopping, as a client has asked"),
             }
             Ok(())
         });
-        if result.is_err() {
+        if let Some(mailboxes) = mailboxes.filter(|_| result.is_err()) {
             // Nothing was served, so what was there before is as good.
-            stage.shard.borrow_mut().host.persistence.save_at_stop = Some(false);
+            mailboxes.others().for_each(|shard| mailboxes.send(shard, Message::End));
         }
-        if let Some(mailboxes) = mailboxes {
-            let saves = stage.shard.borrow().host.persistence.save_at_stop;
-            mailboxes.others().for_each(|shard| mailboxes.send(shard, Message::Stop { saves }));
-        }
-        let shard = stage.end();
+        let (shard, mut failure) = stage.end();
         for thread in threads {
-            if thread.join().is_err() {
-                tracing::error!("a shard's thread did not end in order");
-            }
+            let ended = thread.join();
+            failure =
+                failure.or(ended.unwrap_or_else(|_| Some("a shard's thread did not end in order".into())));
         }
         publish(shard.borrow_mut().snapshot());
         if let Some(path) = &config.unix_socket
@@ -171,7 +185,7 @@ impl Server {
         {
             tracing::warn!(path = %path.display(), %error, "the unix socket was not removed");
         }
-        result
+        result.and(failure.map_or(Ok(()), |failure| Err(ServeError::NotKept(failure))))
     }
 }
 
@@ -189,14 +203,16 @@ fn start_shard(
     engine: Engine,
     mailboxes: Mailboxes,
     mut messages: UnboundedReceiver<Message>,
-) -> Result<JoinHandle<()>, ServeError> {
+) -> Result<JoinHandle<Option<String>>, ServeError> {
     let (ready, started) = std::sync::mpsc::channel();
     let name = format!("shard-{}", mailboxes.placement.own);
-    let to_first = mailboxes.clone();
     let run = move || {
         let stage = match Stage::build(&plan, engine, Some(mailboxes)) {
             Ok(stage) => stage,
-            Err(error) => return drop(ready.send(Err(error))),
+            Err(error) => {
+                let _ = ready.send(Err(error));
+                return None;
+            }
         };
         let _ = ready.send(Ok(()));
         stage.runtime.block_on(async {
@@ -204,16 +220,13 @@ fn start_shard(
             Stage::begin(&stage.shard, plan.config.snapshot_interval, Rc::new(drop));
             let asked = Rc::clone(&stage.shard.borrow().host.persistence.stop);
             tokio::select! {
-                () = stage.entrance.receive(&mut messages) => return,
+                () = stage.entrance.receive(&mut messages) => {}
                 () = asked.notified() => {}
             }
-            // The first shard stops all.
-            let saves = stage.shard.borrow().host.persistence.save_at_stop;
-            to_first.send(0, Message::Stop { saves });
-            stage.entrance.receive(&mut messages).await;
         });
-        let shard = stage.end();
+        let (shard, failure) = stage.end();
         shard.borrow_mut().tick();
+        failure
     };
     let thread = std::thread::Builder::new().name(name).spawn(run).map_err(ServeError::EventLoop)?;
     match started.recv() {

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::Placement;
 use super::shard_stats::ShardStats;
+use super::stop::{StopAttempt, StopAttempts};
 use crate::clients::{Class, Peer, Relay};
 
 /// Bytes that a pipe between two shards holds in each direction before a writer has to wait.
@@ -52,11 +53,10 @@ pub enum Message {
     Show(oneshot::Sender<()>),
     /// Memory moves between shards.
     Memory(Word),
-    /// The store stops.
-    Stop {
-        /// Whether a snapshot is written; `None`: where one is configured.
-        saves: Option<bool>,
-    },
+    /// The store is to stop.
+    TakePartInStop(Arc<StopAttempt>),
+    /// The store does not begin to serve.
+    End,
 }
 
 /// A socket on its way from the thread that accepted it to the one that serves it.
@@ -81,6 +81,8 @@ pub struct Mailboxes {
     pub turns: Arc<Semaphore>,
     /// Clients connected to all shards; touched when one comes or goes.
     pub clients: Arc<AtomicU64>,
+    /// Attempts to stop all shards.
+    pub stops: Arc<StopAttempts>,
     mailboxes: Arc<[UnboundedSender<Message>]>,
 }
 
@@ -90,11 +92,13 @@ impl Mailboxes {
         let (mailboxes, messages): (Vec<_>, Vec<_>) = (0..shards).map(|_| unbounded_channel()).unzip();
         let (mailboxes, shard_stats) = (mailboxes.into(), Arc::new(ShardStats::of(shards)));
         let (clients, turns) = (Arc::new(AtomicU64::new(0)), Arc::new(Semaphore::new(1)));
+        let stops = Arc::new(StopAttempts::default());
         let copy = |own| Mailboxes {
             placement: Placement { own, shards },
             shard_stats: Arc::clone(&shard_stats),
             clients: Arc::clone(&clients),
             turns: Arc::clone(&turns),
+            stops: Arc::clone(&stops),
             mailboxes: Arc::clone(&mailboxes),
         };
         messages.into_iter().enumerate().map(|(own, messages)| (copy(own), messages)).collect()
@@ -102,7 +106,12 @@ impl Mailboxes {
 
     /// Sends a client or message to a shard. A shard that has stopped takes none any more; then the whole store stops.
     pub fn send(&self, shard: usize, visit: Message) {
-        let _ = self.mailboxes[shard].send(visit);
+        self.reach(shard, visit);
+    }
+
+    /// The same; whether the shard still takes messages.
+    pub fn reach(&self, shard: usize, visit: Message) -> bool {
+        self.mailboxes[shard].send(visit).is_ok()
     }
 
     /// The other shards.

@@ -29,6 +29,7 @@ pub mod mailboxes;
 pub mod merge;
 mod set;
 pub mod shard_stats;
+pub mod stop;
 
 pub use set::{Several, ShardSet};
 

@@ -11,4 +11,4 @@ mod save;
 
 pub use files::{Files, LoadError, path_of};
 pub use load::{Load, Loaded, Progress};
-pub use save::{SaveError, Saved, Saving, Step};
+pub use save::{SaveError, Saved, Saving, Step, Unplaced};

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -10,7 +11,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tiermem_sys::disk;
 
-use super::format::{Header, Taken, block_header, end};
+use super::format::{HEADER_BYTES, Header, Taken, block_header, end};
 use crate::engine::{Engine, Gathered, Gathering};
 
 /// Blocks that may wait for the disk. Each may be a longest value, as may the one that is gathered, the one that found no
@@ -72,6 +73,11 @@ impl Saving {
     /// # Errors
     /// When there can be no file at `path`.
     pub fn begin(engine: &mut Engine, path: &Path, taken: Taken) -> Result<Self, SaveError> {
+        Self::begin_to(engine, path, taken, true)
+    }
+
+    /// The same; whether its file takes its place when it is complete is in `places`.
+    fn begin_to(engine: &mut Engine, path: &Path, taken: Taken, places: bool) -> Result<Self, SaveError> {
         let error = |source| SaveError { path: path.to_owned(), source };
         let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
         let header = Header { unix_ms, session: engine.kept().session(), taken };
@@ -83,7 +89,9 @@ impl Saving {
             .name("snapshot".to_owned())
             .spawn(move || {
                 let written = write(file, header, &blocks).and_then(|written| {
-                    put_in_place(&new, &target)?;
+                    if places {
+                        put_in_place(&new, &target)?;
+                    }
                     Ok(written)
                 });
                 if written.is_err() {
@@ -162,15 +170,77 @@ impl Saving {
     /// # Errors
     /// When it was not written.
     pub fn run(engine: &mut Engine, path: &Path, taken: Taken) -> Result<Saved, SaveError> {
-        let mut saving = Saving::begin(engine, path, taken)?;
+        Saving::begin(engine, path, taken)?.run_to_end(engine)
+    }
+
+    /// Writes a snapshot of a stop at once, and waits for it; it does not take its place.
+    ///
+    /// # Errors
+    /// When it was not written.
+    pub fn run_unplaced(engine: &mut Engine, path: &Path) -> Result<Unplaced, SaveError> {
+        let saved = Saving::begin_to(engine, path, Taken::Stopped, false)?.run_to_end(engine)?;
+        Ok(Unplaced { path: path.to_owned(), saved, is_placed: false })
+    }
+
+    fn run_to_end(mut self, engine: &mut Engine) -> Result<Saved, SaveError> {
         loop {
-            match saving.step(engine) {
+            match self.step(engine) {
                 Step::Go => {}
                 Step::Wait => std::thread::sleep(std::time::Duration::from_micros(200)),
-                Step::Finish => return saving.finish(engine),
+                Step::Finish => return self.finish(engine),
             }
         }
     }
+}
+
+/// A snapshot of a stop that is complete and has not taken its place. Where it never does, dropping it removes it.
+#[derive(Debug)]
+pub struct Unplaced {
+    path: PathBuf,
+    saved: Saved,
+    is_placed: bool,
+}
+
+impl Unplaced {
+    /// Puts it in its place.
+    ///
+    /// # Errors
+    /// When that fails; [`Self::withdraw`] then leaves nothing of it that counts.
+    pub fn put_in_place(&mut self) -> Result<Saved, SaveError> {
+        let error = |source| SaveError { path: self.path.clone(), source };
+        fs::rename(new_path(&self.path), &self.path).map_err(error)?;
+        self.is_placed = true;
+        sync_directory_of(&self.path).map_err(error)?;
+        Ok(self.saved)
+    }
+
+    /// Makes it, where it is in its place, one that was taken while the store ran, since the store goes on.
+    pub fn withdraw(self) {
+        if self.is_placed
+            && let Err(error) = mark_as_running(&self.path)
+        {
+            let path = self.path.display();
+            tracing::error!(%path, %error, "the snapshot is older than what the store does now, and does not say so");
+        }
+    }
+}
+
+impl Drop for Unplaced {
+    fn drop(&mut self) {
+        if !self.is_placed {
+            // Without its name it is useless.
+            let _ = fs::remove_file(new_path(&self.path));
+        }
+    }
+}
+
+fn mark_as_running(path: &Path) -> io::Result<()> {
+    let file = File::options().read(true).write(true).open(path)?;
+    let mut bytes = [0; HEADER_BYTES];
+    file.read_exact_at(&mut bytes, 0)?;
+    let header = Header::read(&bytes).map_err(io::Error::other)?;
+    file.write_all_at(&Header { taken: Taken::Running, ..header }.to_bytes(), 0)?;
+    file.sync_all()
 }
 
 /// Where a snapshot is written before it takes its name.
@@ -214,6 +284,10 @@ fn write(mut file: File, header: Header, blocks: &Receiver<Message>) -> io::Resu
 /// Replaces what has the name, so that after a crash there is the old file or the new one.
 fn put_in_place(new: &Path, path: &Path) -> io::Result<()> {
     fs::rename(new, path)?;
+    sync_directory_of(path)
+}
+
+fn sync_directory_of(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }

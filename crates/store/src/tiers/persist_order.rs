@@ -1,11 +1,14 @@
 //! Persistent tiers: the order in which their bytes are written.
 //! [`Kept`] defines the meaning of a region's seals and table.
 
+use std::io;
+
 use tiermem_policy::ladder::Loc;
 
 use super::Tiers;
 use super::device::Device;
 use super::persistent_region::{Kept, SEAL, SEAL_AT, TAIL_BYTES, in_order};
+use super::region::Region;
 use super::region_format::Form;
 
 /// Bytes of an item's header: copied by themselves, for the seal is among them.
@@ -133,16 +136,27 @@ impl Tiers {
         (at_ms != 0).then_some(at_ms)
     }
 
-    /// Writes everything back that outlives the process, and notes that it was. Waits for the device.
+    /// Writes everything back that outlives the process. Waits for the device.
     ///
     /// # Errors
-    /// When it cannot be written: then it outlives the process, but not the machine.
-    pub fn close_kept(&mut self) -> std::io::Result<()> {
-        for tier in &mut self.tiers {
-            if let Device::Region(device) = &mut tier.device {
-                device.close()?;
-            }
-        }
-        Ok(())
+    /// When something cannot be written.
+    pub fn write_back_kept(&mut self) -> io::Result<()> {
+        self.regions().map(Region::write_back).fold(Ok(()), Result::and)
+    }
+
+    /// The same, and notes that it was written.
+    ///
+    /// # Errors
+    /// When something cannot be written: then it outlives the process, but not the machine.
+    pub fn close_kept(&mut self) -> io::Result<()> {
+        // One that fails keeps no other from being closed.
+        self.regions().map(Region::close).fold(Ok(()), Result::and)
+    }
+
+    fn regions(&mut self) -> impl Iterator<Item = &mut Region> {
+        self.tiers.iter_mut().filter_map(|tier| match &mut tier.device {
+            Device::Region(device) => Some(&mut **device),
+            _ => None,
+        })
     }
 }

@@ -62,7 +62,17 @@ impl Region {
         Ok(Region { mapped, division, kept })
     }
 
-    /// Writes everything back and notes that it was. Waits for the device.
+    /// Writes everything back. Waits for the device.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_back(&mut self) -> io::Result<()> {
+        // Without a disk this does nothing.
+        let len = self.mapped.bytes().len();
+        self.mapped.sync(0, len)
+    }
+
+    /// The same, and notes that it was written.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -70,8 +80,7 @@ impl Region {
         if !self.mapped.has_disk() {
             return Ok(());
         }
-        let len = self.mapped.bytes().len();
-        self.mapped.sync(0, len)?;
+        self.write_back()?;
         self.kept.close(self.mapped.bytes_mut());
         self.mapped.sync(0, Kept::OPENED_BYTES)
     }

@@ -1,5 +1,6 @@
 //! Commands that a user may run: rules about commands and categories, and the resulting set.
 
+use super::absent::find_absent;
 use crate::command::{COMMANDS, Spec, categories};
 
 /// Redis's categories, including those without a command here: rules written for Redis name them.
@@ -67,6 +68,8 @@ enum Subject {
     Command(usize),
     /// By number.
     Category(usize),
+    /// By name, a command of Redis that is not here: the rule is kept for a Redis that reads it.
+    Absent(&'static str),
 }
 
 /// The commands that a user may run.
@@ -114,6 +117,10 @@ impl Commands {
         const UNKNOWN: &str = "Unknown command or category name in ACL";
         let Some(category) = name.strip_prefix(b"@") else {
             let Some(command) = Command::find(name) else {
+                if let Some(absent) = find_absent(name) {
+                    self.keep(allow, absent);
+                    return Ok(());
+                }
                 let first = name.split(|byte| *byte == b'|').next().unwrap_or_default();
                 let is_plain = Command::find(first).is_some_and(|it| it.spec.subcommands.is_empty());
                 return Err(if is_plain && first.len() < name.len() {
@@ -141,6 +148,19 @@ impl Commands {
         Ok(())
     }
 
+    /// Keeps a rule about a command that is not here.
+    fn keep(&mut self, allow: bool, absent: &'static str) {
+        tracing::warn!(
+            command = absent,
+            "a rule names a command of Redis that is not here: it is kept without effect"
+        );
+        let is_of = |other: &str| {
+            other == absent || other.split_once('|').is_some_and(|(container, _)| container == absent)
+        };
+        self.rules.retain(|(_, subject)| !matches!(subject, Subject::Absent(other) if is_of(other)));
+        self.rules.push((allow, Subject::Absent(absent)));
+    }
+
     /// The rules that make these commands.
     pub fn describe(&self) -> String {
         let mut text = if self.all { "+@all" } else { "-@all" }.to_owned();
@@ -151,6 +171,7 @@ impl Commands {
                     text.push('@');
                     text.push_str(CATEGORIES[*category]);
                 }
+                Subject::Absent(name) => text.push_str(name),
                 Subject::Command(number) => {
                     text.extend(Command::all().nth(*number).map(|it| it.spec.full_name()));
                 }

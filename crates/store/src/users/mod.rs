@@ -6,6 +6,7 @@
 //! A session names its user by a [`Login`]. A bit of its [`crate::command::Mode`] says whether
 //! it is checked at all, so requests of an unrestricted `default` user pay for none of this.
 
+mod absent;
 mod acl_text;
 mod commands;
 mod owners;

@@ -39,6 +39,11 @@ fn rules_are_described_so_that_they_make_the_same_user() {
         ("+get +@list nocommands", Some("off resetchannels -@all")),
         ("~a* allkeys resetkeys ~b", Some("off ~b resetchannels -@all")),
         ("on >a ~* +@all reset", Some("off resetchannels -@all")),
+        // Commands of Redis that are not here.
+        ("+@all -ZADD -eval", Some("off resetchannels +@all -zadd -eval")),
+        ("+zadd +get -zadd", Some("off resetchannels -@all +get -zadd")),
+        ("+xgroup|create +xgroup|destroy +xgroup", Some("off resetchannels -@all +xgroup")),
+        ("-geoadd nocommands", Some("off resetchannels -@all")),
     ] {
         let made = user(rules);
         if let Some(described) = described {
@@ -54,6 +59,9 @@ fn bad_rules_are_named_in_redis_words() {
         ("+nonsense", "Unknown command or category name in ACL"),
         ("+@nonsense", "Unknown command or category name in ACL"),
         ("+config|nonsense", "Unknown command or category name in ACL"),
+        ("+zaddd", "Unknown command or category name in ACL"),
+        ("+zadd|x", "Unknown command or category name in ACL"),
+        ("+xgroup|nonsense", "Unknown command or category name in ACL"),
         ("+get|first", "allow or forbid the whole command"),
         ("nonsense", "Syntax error"),
         ("%X~a", "Syntax error"),

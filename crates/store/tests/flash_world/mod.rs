@@ -133,6 +133,12 @@ impl World {
         self.flash.tick();
     }
 
+    pub fn write_back(&mut self) -> Result<(), FlashError> {
+        self.shard.device().write_out(true);
+        self.carry_out(None);
+        self.flash.write_back(&mut self.shard)
+    }
+
     pub fn close(&mut self) -> Result<(), FlashError> {
         self.shard.device().write_out(true);
         self.carry_out(None);
