@@ -62,7 +62,7 @@ impl Core {
             let result = saving.finish(&mut self.engine);
             self.note_saving(&result);
         }
-        let now_s = self.clock.unix_us() / 1_000_000;
+        let now_s = self.clock.store_us() / 1_000_000;
         let persistence = &mut self.host.persistence;
         if let Some(since_s) = persistence.running_since_s.take() {
             persistence.last_background_s = Some(now_s.saturating_sub(since_s));
@@ -70,7 +70,7 @@ impl Core {
     }
 
     fn note_saving(&mut self, result: &Result<Saved, SaveError>) {
-        let (now_s, sets) = (self.clock.unix_us() / 1_000_000, self.engine.counters().sets);
+        let (now_s, sets) = (self.clock.store_us() / 1_000_000, self.engine.counters().sets);
         self.host.persistence.note(result, now_s, sets);
     }
 }
