@@ -13,6 +13,7 @@ mod background_save;
 mod bind;
 mod clock;
 mod connection;
+mod expiry;
 mod latency;
 mod pending_fetches;
 mod request_budget;

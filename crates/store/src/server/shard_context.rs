@@ -1,9 +1,12 @@
 //! Context of a shard: state shared by all of its connections.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
 
 use super::ServerConfig;
 use super::clock::Clock;
@@ -57,6 +60,8 @@ pub(super) struct Core {
     last_snapshot: (Instant, ServerStats),
     next_client_id: u64,
     ticks: u64,
+    /// A tick has left expired items.
+    pub(super) expiry_is_late: Rc<Notify>,
     /// The `timeout` that waiting connections know of.
     known_timeout_ms: u64,
 }
@@ -120,6 +125,7 @@ impl Core {
             last_snapshot: (started, ServerStats::default()),
             next_client_id: 0,
             ticks: 0,
+            expiry_is_late: Rc::default(),
             known_timeout_ms: config.settings.timeout_ms,
         }
     }
@@ -194,12 +200,20 @@ impl Core {
         self.engine.set_clock_us(now_us);
     }
 
-    /// Does what is due without a request; every 100 ms.
-    pub(super) fn tick(&mut self) {
+    /// Reads the clock outside of requests.
+    pub(super) fn read_clock(&mut self) -> Instant {
         let now = self.clock.synchronize();
         self.pass_time_on();
+        now
+    }
+
+    /// Does what is due without a request; every 100 ms.
+    pub(super) fn tick(&mut self) {
+        let now = self.read_clock();
         self.host.clients.end_pause(self.host.now_us);
-        self.engine.idle();
+        if self.engine.idle() {
+            self.expiry_is_late.notify_one();
+        }
         self.ticks += 1;
         if self.ticks.is_multiple_of(FLASH_TICKS) {
             self.engine.flash().tick();

@@ -122,6 +122,9 @@ fn expire(context: &mut Context<'_>, args: Args<'_>, unit: Unit, base: Base, nam
     if codes.contains(&REMOVED) || codes.contains(&DONE) {
         context.engine.changes().note(Noted::Changed, db, &args[1]);
     }
+    if codes.contains(&DONE) {
+        context.engine.in_place().note_fields(db, &args[1]);
+    }
     if codes.contains(&REMOVED) {
         shrink(context.engine, db, &args[1])?;
     }
