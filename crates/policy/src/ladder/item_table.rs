@@ -252,7 +252,7 @@ mod tests {
         let at = |unix_ms| Now { requests: 160, unix_ms };
         let ids: Vec<Id> = (0..3).map(|_| nodes.take_number()).collect();
         for &id in &ids {
-            nodes.enter(id, place(7), Some(90_000), at(1000));
+            nodes.enter(id, place(7), None, at(1000));
             nodes.set_parts_expire_at_ms(id, Some(2000), at(1000));
         }
         nodes.set_parts_expire_at_ms(ids[1], Some(5000), at(1000));
@@ -261,10 +261,7 @@ mod tests {
         assert!((900..=1000).contains(&nodes.late_ms(at(3000))));
         assert_eq!(nodes.parts_due(at(3000), &mut 99), Some(ids[0]));
         assert_eq!((nodes.parts_due(at(3000), &mut 99), nodes.late_ms(at(3000))), (None, 0));
-        assert_eq!(
-            (nodes.parts_due(at(9000), &mut 99), nodes.expires_at_ms(ids[1])),
-            (Some(ids[1]), Some(90_000))
-        );
+        assert_eq!(nodes.parts_due(at(9000), &mut 99), Some(ids[1]));
         nodes.set_parts_expire_at_ms(ids[0], Some(10_000), at(9000));
         nodes.set_parts_expire_at_ms(ids[0], None, at(9000));
         assert_eq!(nodes.parts_due(at(99_000), &mut 99), None);
