@@ -46,10 +46,10 @@ def serve(tmp_path: pathlib.Path) -> Iterator[Callable[..., Store]]:
     """Starts servers with the flags that a test wants."""
     stores: list[Store] = []
 
-    def start(*flags: str) -> Store:
+    def start(*flags: str, env: dict[str, str] | None = None) -> Store:
         directory = tmp_path / f"store{len(stores)}"
         directory.mkdir()
-        stores.append(Store(directory, *flags))
+        stores.append(Store(directory, *flags, env=env))
         return stores[-1]
 
     yield start

@@ -55,13 +55,17 @@ def shards(flags: tuple[str, ...]) -> list[str]:
 class Store:
     """One server process with a log of its own. Both ports are chosen by the system."""
 
-    def __init__(self, directory: pathlib.Path, *flags: str) -> None:
+    def __init__(self, directory: pathlib.Path, *flags: str, env: dict[str, str] | None = None) -> None:
         self.log_path = directory / "log"
         ports = [] if "--listen" in flags else ["--listen", "127.0.0.1:0"]
         ports += ["--http", "127.0.0.1:0"]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [binary(), "store", "serve", *ports, *shards(flags), *flags], stdout=subprocess.PIPE, stderr=log, text=True
+                [binary(), "store", "serve", *ports, *shards(flags), *flags],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=env,
             )
         self.said = ""
         try:

@@ -129,6 +129,25 @@ def test_fields_expire(client: redis.Redis) -> None:
     assert client.exists("h") == 0
 
 
+def test_fields_expire_without_being_touched(serve) -> None:
+    store = serve("--tier", "dram=64MiB")
+    with redis.Redis(port=store.port) as client, redis.Redis(port=store.port).pubsub() as events:
+        client.config_set("notify-keyspace-events", "KEA")
+        events.psubscribe("__keyspace@0__:h7")
+        client.hset("stays", mapping={"a": 1, "b": 2})
+        client.hpexpire("stays", 100, "a")
+        pipeline = client.pipeline(transaction=False)
+        for number in range(5000):
+            pipeline.hset(f"h{number}", "f", "v")
+            pipeline.hpexpire(f"h{number}", 100, "f")
+        pipeline.execute()
+        eventually(lambda: client.dbsize() == 1, "hashes go with their last field")
+        assert client.hgetall("stays") == {b"b": b"2"}
+        heard = []
+        eventually(lambda: b"del" in heard or heard.append((events.get_message(timeout=1) or {}).get("data")), "the hash is gone")
+        assert [event for event in heard if isinstance(event, bytes)] == [b"hset", b"hexpire", b"hexpired", b"del"]
+
+
 def test_a_hash_moves_between_tiers_as_it_is(serve) -> None:
     """More than fits the fast tier: hashes go down, are changed there, and come up again."""
     store = serve("--tier", "dram=6MiB", "--tier", "emulated=96MiB")

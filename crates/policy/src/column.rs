@@ -47,7 +47,7 @@ impl<T: Copy + Default> Column<T> {
 
 /// Items per chunk of a [`SparseColumn`]: few, for its chunks come one by one, wherever one item is written to, and each is
 /// charged to a tier at once.
-const SPARSE_ITEMS: usize = 64;
+pub const SPARSE_ITEMS: usize = 64;
 
 impl<T: Send + std::fmt::Debug + Copy + Default + 'static> Column<T> {
     /// Empties it.

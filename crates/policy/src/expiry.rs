@@ -3,6 +3,10 @@
 //! Buckets are a tenth of a second wide for the next six seconds, then 64 times wider level by level. So an item is found within
 //! a tenth of a second of its time, and moved between buckets at most [`LEVELS`] times. The exact time stays with the item, in
 //! milliseconds, and decides what a request sees. Only items with an expiry cost memory: 16 bytes each.
+//!
+//! Sampling, as Redis does it, needs no memory beyond the deadline, but work for items whose time is not over, again and again, and
+//! finds few of what is left where that is rare. The wheel looks at what is due and at nothing else: one without such items costs
+//! nothing, among however many others.
 
 use crate::Id;
 use crate::column::SparseColumn;
@@ -125,9 +129,16 @@ impl ExpiryWheel {
         }
     }
 
+    /// Whether `id` has a timer. Those for the time 0 cannot be told from none.
+    #[inline]
+    pub fn has(&self, id: Id) -> bool {
+        self.len > 0 && self.timers.get(id).at_ms != 0
+    }
+
     /// Removes the timer of `id`, which has one.
     pub fn remove(&mut self, id: Id) {
         self.unfile(id);
+        self.timers.at(id).at_ms = 0;
         self.len -= 1;
     }
 
@@ -177,6 +188,12 @@ impl ExpiryWheel {
         }
         self.refiling = LEVELS;
         true
+    }
+
+    /// For how long an item has been due, at least, that was not handed out; to the bucket.
+    pub fn late_ms(&self, now_ms: u64) -> u64 {
+        let is_due = self.len > 0 && self.cursor <= now_ms / BUCKET_MS;
+        if is_due { now_ms.saturating_sub(self.cursor * BUCKET_MS) } else { 0 }
     }
 
     /// Items with a timer.

@@ -24,5 +24,6 @@ pub mod settings;
 pub mod shards;
 pub mod snapshot;
 pub mod stats;
+pub mod store_time;
 pub mod tiers;
 pub mod users;

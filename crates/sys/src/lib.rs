@@ -7,6 +7,7 @@ pub mod aligned;
 #[cfg(feature = "mimalloc")]
 pub mod allocator;
 pub mod boot;
+pub mod boot_time;
 pub mod caches;
 pub mod child;
 pub mod control_group;

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use tiermem_base::{Bytes, TierSpec};
@@ -16,6 +16,7 @@ use tiermem_store::http::{HttpPort, HttpServer};
 use tiermem_store::server::{ServeError, Server, Snapshot, Sockets};
 use tiermem_store::settings::LogLevel;
 use tiermem_store::snapshot::{Files, Load, Loaded};
+use tiermem_store::store_time::StartTime;
 use tiermem_tier::block;
 use tokio::sync::watch;
 
@@ -89,6 +90,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let resets = options.reset;
     let config = configure(options).map_err(Failure::usage)?;
     let server_config = config.server_config(config_file).map_err(Failure::usage)?;
+    let start = server_config.start;
     let set_log_filter = start_log(log_filter(server_config.settings.log_level));
     let files = server_config.snapshot.as_deref().map(Files::open).transpose().map_err(Failure::failed)?;
     let which = config.snapshot_load().map_err(Failure::usage)?;
@@ -100,7 +102,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let (publisher, views) = watch::channel(Arc::new(View::default()));
     let port = HttpPort::bind(config.server.http).map_err(Failure::failed)?;
     let http = port.known_as(config.server.http_hosts.clone()).show(views).map_err(Failure::failed)?;
-    let mut engines = engines(&config)?;
+    let mut engines = engines(&config, start)?;
     if let Some(files) = &files {
         // With a reset the old contents are not wanted.
         load_snapshot(&mut engines, files, if resets { Load::Never } else { which });
@@ -127,7 +129,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
 }
 
 /// An engine for each shard, with what tiers that outlive the process hold from before.
-fn engines(config: &StoreConfig) -> Result<Vec<Engine>, Failure> {
+fn engines(config: &StoreConfig, start: StartTime) -> Result<Vec<Engine>, Failure> {
     // Persistent parts belong together if they have seen the same runs.
     let mut session = [0; 16];
     session[..8].copy_from_slice(&seed().to_le_bytes());
@@ -140,7 +142,7 @@ fn engines(config: &StoreConfig) -> Result<Vec<Engine>, Failure> {
     if let Some(flash) = config.flash_tier().map_err(Failure::usage)? {
         attach_flash(&mut engines, &flash)?;
     }
-    engines.iter_mut().for_each(take_up);
+    engines.iter_mut().for_each(|engine| take_up(engine, start));
     Ok(engines)
 }
 
@@ -220,17 +222,16 @@ fn attach_flash(engines: &mut [Engine], flash: &FlashTier) -> Result<(), Failure
 }
 
 /// Takes up what tiers that outlive the process hold from before.
-fn take_up(engine: &mut Engine) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let start = Instant::now();
-    let found = engine.warm_start().take_up(now.as_millis() as u64);
+fn take_up(engine: &mut Engine, start: StartTime) {
+    let begun = Instant::now();
+    let found = engine.warm_start().take_up(start.store_us() / 1000);
     let (items, expired, dropped) = (found.items, found.expired, found.dropped);
     if found.disagree {
         tracing::warn!(
             "the tiers that outlive the process are not all of the same run: those of kind dax begin empty"
         );
     } else if items + expired + dropped > 0 {
-        let seconds = start.elapsed().as_secs_f64();
+        let seconds = begun.elapsed().as_secs_f64();
         tracing::info!(items, expired, dropped, seconds, "items taken up where they lie");
     }
 }

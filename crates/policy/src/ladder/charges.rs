@@ -8,7 +8,7 @@
 
 use super::residents::Residents;
 use super::{PAGE_BYTES, TENANTS_MAX};
-use crate::column::CHUNK_ITEMS;
+use crate::column::{CHUNK_ITEMS, SPARSE_ITEMS};
 use crate::deferred_free::DeferredFree;
 
 /// For segments of the index, tables of pages and timers: what some dozens of requests bring.
@@ -21,6 +21,8 @@ const CHUNK_BYTES: u64 = 20 * CHUNK_ITEMS as u64;
 const CHUNK_METADATA_BYTES: u64 = (32 + TIMER_BYTES) * CHUNK_ITEMS as u64;
 /// Bytes of an item's timer.
 const TIMER_BYTES: u64 = 16;
+/// What a timer may bring with it where none was near.
+const TIMER_CHUNK_BYTES: u64 = TIMER_BYTES * SPARSE_ITEMS as u64;
 
 /// Bytes charged to tier 0 that belong to no item.
 #[derive(Debug, Default, Clone)]
@@ -92,6 +94,13 @@ impl Charges {
         let is_short = self.pages_short_for_chunk(metadata_bytes, residents) > 0;
         !residents.config.charge_metadata
             || !is_short && (metadata_bytes + to_come) as f64 <= metadata_bytes_max(residents)
+    }
+
+    /// Whether metadata may grow by a timer beside the one of each item.
+    pub fn may_have_timer(&self, metadata_bytes: u64, residents: &Residents) -> bool {
+        let to_come = residents.nodes.timers_to_come(TIMER_BYTES).unwrap_or(0) + TIMER_CHUNK_BYTES;
+        !residents.config.charge_metadata
+            || (metadata_bytes + to_come) as f64 <= metadata_bytes_max(residents)
     }
 }
 

@@ -17,6 +17,9 @@ pub struct Nodes {
     /// The first free number; the node of each free number names the next.
     free: Id,
     timers: ExpiryWheel,
+    /// Of items of which parts expire, such as fields of a hash: none may before its timer is due. A hint, which may be early.
+    /// Made for the first of them.
+    part_timers: Option<Box<ExpiryWheel>>,
     /// To which recency is known.
     ticks: Ticks,
 }
@@ -28,6 +31,7 @@ impl Nodes {
             made: 0,
             free: Id::NONE,
             timers: ExpiryWheel::default(),
+            part_timers: None,
             ticks: Ticks::of_requests(tick_requests),
         }
     }
@@ -121,6 +125,7 @@ impl Nodes {
         if self.places.get(id).expires() {
             self.timers.remove(id);
         }
+        self.remove_part_timer(id);
         *self.places.at(id) = Place::free(self.free);
         self.free = id;
     }
@@ -142,6 +147,39 @@ impl Nodes {
         self.timers.due(now.unix_ms, work)
     }
 
+    /// Notes that the first of the item's parts expires at `at_ms`; `None`: none does.
+    pub(super) fn set_parts_expire_at_ms(&mut self, id: Id, at_ms: Option<u64>, now: Now) {
+        self.remove_part_timer(id);
+        if let Some(at_ms) = at_ms {
+            // An eighth of a byte for each item, from the first such timer on.
+            let timers = self.part_timers.get_or_insert_default();
+            timers.grow_to(Id(self.made - 1));
+            timers.insert(id, at_ms, now.unix_ms);
+        }
+    }
+
+    fn remove_part_timer(&mut self, id: Id) {
+        if let Some(timers) = &mut self.part_timers
+            && timers.has(id)
+        {
+            timers.remove(id);
+        }
+    }
+
+    /// An item of which parts may have expired, if one is found with at most `work` of work. It has no timer for them any more.
+    pub(super) fn parts_due(&mut self, now: Now, work: &mut u32) -> Option<Id> {
+        let timers = self.part_timers.as_mut()?;
+        let id = timers.due(now.unix_ms, work)?;
+        timers.remove(id);
+        Some(id)
+    }
+
+    /// For how long items or their parts have been due that are still there.
+    pub(super) fn late_ms(&self, now: Now) -> u64 {
+        let late_ms = |timers: &ExpiryWheel| timers.late_ms(now.unix_ms);
+        late_ms(&self.timers).max(self.part_timers.as_deref().map_or(0, late_ms))
+    }
+
     /// Bytes by which timers may grow if each item gets one of `timer_bytes`. `None`: all possible numbers exist.
     pub(super) fn timers_to_come(&self, timer_bytes: u64) -> Option<u64> {
         let to_come = (u64::from(self.made) * timer_bytes).saturating_sub(self.timers.bytes());
@@ -150,13 +188,18 @@ impl Nodes {
 
     /// Bytes held.
     pub(super) fn bytes(&self) -> u64 {
-        self.places.bytes() + self.timers.bytes()
+        self.places.bytes()
+            + self.timers.bytes()
+            + self.part_timers.as_ref().map_or(0, |timers| timers.bytes())
     }
 
     /// Forgets all items. Their memory is freed a little at a time.
     pub(super) fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
         self.places.clear_into(deferred_free);
         self.timers.clear_into(deferred_free);
+        if let Some(mut timers) = self.part_timers.take() {
+            timers.clear_into(deferred_free);
+        }
         (self.made, self.free) = (0, Id::NONE);
     }
 }
@@ -200,5 +243,27 @@ mod tests {
         assert_eq!(nodes.idle_requests(id, now), 7 * 16);
         nodes.leave(id);
         assert_eq!((nodes.items_with_expiry(), nodes.get(id).may_go()), (0, false));
+    }
+
+    #[test]
+    fn a_timer_for_parts_goes_with_its_item_and_comes_once() {
+        let mut nodes = Nodes::new(16);
+        nodes.grow();
+        let at = |unix_ms| Now { requests: 160, unix_ms };
+        let ids: Vec<Id> = (0..3).map(|_| nodes.take_number()).collect();
+        for &id in &ids {
+            nodes.enter(id, place(7), None, at(1000));
+            nodes.set_parts_expire_at_ms(id, Some(2000), at(1000));
+        }
+        nodes.set_parts_expire_at_ms(ids[1], Some(5000), at(1000));
+        nodes.leave(ids[2]);
+        assert_eq!((nodes.parts_due(at(1900), &mut 99), nodes.late_ms(at(1900))), (None, 0));
+        assert!((900..=1000).contains(&nodes.late_ms(at(3000))));
+        assert_eq!(nodes.parts_due(at(3000), &mut 99), Some(ids[0]));
+        assert_eq!((nodes.parts_due(at(3000), &mut 99), nodes.late_ms(at(3000))), (None, 0));
+        assert_eq!(nodes.parts_due(at(9000), &mut 99), Some(ids[1]));
+        nodes.set_parts_expire_at_ms(ids[0], Some(10_000), at(9000));
+        nodes.set_parts_expire_at_ms(ids[0], None, at(9000));
+        assert_eq!(nodes.parts_due(at(99_000), &mut 99), None);
     }
 }

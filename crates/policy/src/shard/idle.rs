@@ -1,6 +1,7 @@
 //! Work around requests: steps, expiry that no request asks for, room for large items.
 
 use super::Shard;
+use crate::Id;
 use tiermem_base::Rng;
 
 impl Shard {
@@ -24,9 +25,27 @@ impl Shard {
         }
     }
 
-    /// Does the work that is due without a request: expired items, and memory for the first ones. Acts follow.
-    pub fn idle(&mut self) {
-        self.contents.memory_mut().ladder_mut().idle(self.now, self.under_way.decided());
+    /// Does the work that is due without a request: some expired items, and memory for the first ones. Acts follow. Returns whether
+    /// more items may have expired.
+    pub fn idle(&mut self) -> bool {
+        self.contents.memory_mut().ladder_mut().idle(self.now, self.under_way.decided())
+    }
+
+    /// Takes out a few more of the items that have expired. Acts follow. Returns whether that was not all.
+    pub fn expire_piece(&mut self) -> bool {
+        self.contents.memory_mut().ladder_mut().expire_piece(self.now, self.under_way.decided())
+    }
+
+    /// An item of which parts may have expired, found with at most `work` of work. The driver takes them out, or
+    /// [says](super::Item::set_parts_expire_at_ms) when to try again.
+    pub fn parts_due(&mut self, work: &mut u32) -> Option<Id> {
+        debug_assert!(self.is_at_rest(), "parts are taken out of an item that stays where it is");
+        self.contents.memory_mut().ladder_mut().parts_due(self.now, work)
+    }
+
+    /// For how many milliseconds items or their parts have been due that are still there, to the tenth of a second.
+    pub fn expiry_late_ms(&self) -> u64 {
+        self.ladder().expiry_late_ms(self.now)
     }
 
     /// Does a piece of the log's own work. Acts follow. The driver has told before which bytes it has written, read and freed.

@@ -24,6 +24,11 @@ impl Item<'_> {
         self.ladder.set_expires_at_ms(self.id, at_ms, self.now);
     }
 
+    /// Notes that no part of it expires before this time, and one may then; `None`: none ever does.
+    pub fn set_parts_expire_at_ms(self, at_ms: Option<u64>) {
+        self.ladder.set_parts_expire_at_ms(self.id, at_ms, self.now);
+    }
+
     /// Keeps its bytes where they are, even beyond its removal, until [`Shard::unpin`].
     pub fn pin(self) -> Loc {
         self.ladder.transit_mut().pin(self.id)
@@ -33,6 +38,11 @@ impl Item<'_> {
     /// either way.
     pub fn change_in_place(self) -> bool {
         self.ladder.touch(self.id, self.now);
+        self.change_unused()
+    }
+
+    /// The same for a change that is no use of it.
+    pub fn change_unused(self) -> bool {
         let place_bytes = self.ladder.residents().place_bytes(self.id);
         self.ladder.transit_mut().rewrite_in_place(self.id, place_bytes)
     }

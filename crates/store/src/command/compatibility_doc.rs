@@ -129,6 +129,10 @@ test fails when it is stale.
 General limits: a value has at most `max_value` bytes (16 MiB by default), a key at most 65535. There are 16 databases. There are no
 scripts, no replicas, and none of Redis's RDB and AOF files; see [restarts](store.md#restarts) for what
 survives a restart, and [several shards](store.md#several-shards) for what changes with them.
+
+Time: a step of the wall clock, forth or back, moves no deadline, where in Redis keys then expire at once or too late. Moments in requests
+(`EXPIREAT`, `EXAT`, `PXAT`) and in replies (`EXPIRETIME`, `LASTSAVE`, `TIME`, `SLOWLOG`) are by the wall clock as it is at the request, so
+after a step `EXPIRETIME` of an older key differs by that step. [Expiry](store.md#what-clients-see) says by which clock they are kept.
 ";
 
 /// The table as a document in Markdown.

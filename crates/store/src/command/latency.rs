@@ -15,6 +15,7 @@ pub(super) fn latest(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     reply.array(events.len());
     for (name, event) in events {
         let (second, ms) = event.samples.back().copied().unwrap_or_default();
+        let second = host.wall_clock.unix_s(second);
         reply.array(4);
         reply.bulk(name.as_bytes());
         [second, ms, event.longest_ms].into_iter().for_each(|number| reply.integer(number as i64));
@@ -31,11 +32,12 @@ fn named<'a>(context: &'a Context<'_>, name: &[u8]) -> Option<(&'static str, &'a
 pub(super) fn history(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let samples: Vec<(u64, u64)> =
         named(context, &args[2]).map_or_else(Vec::new, |(_, event)| event.samples.iter().copied().collect());
-    let mut reply = context.reply();
+    let Context { session, host, output, .. } = context;
+    let mut reply = Writer::new(output.bytes(), session.version);
     reply.array(samples.len());
     for (second, ms) in samples {
         reply.array(2);
-        reply.integer(second as i64);
+        reply.integer(host.wall_clock.unix_s(second) as i64);
         reply.integer(ms as i64);
     }
     Ok(())

@@ -20,7 +20,8 @@ pub(super) fn monitor(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
 pub(super) fn tell(context: &mut Context<'_>, args: Args<'_>) {
     let Context { session, host, .. } = context;
     let mut line = Vec::with_capacity(128);
-    let (seconds, micros) = (host.now_us / 1_000_000, host.now_us % 1_000_000);
+    let now_us = host.wall_clock.unix_us(host.now_us);
+    let (seconds, micros) = (now_us / 1_000_000, now_us % 1_000_000);
     let address = match &host.clients.registry().client_info(session.slot).peer {
         Peer::Unix(path) => format!("unix:{path}"),
         peer => peer.address(),

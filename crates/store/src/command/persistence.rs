@@ -13,7 +13,8 @@ const IN_PROGRESS: Refusal = Refusal::Text("ERR Background save already in progr
 
 pub(super) fn lastsave(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     let saves = context.host.all_figures(context.engine).saves.unwrap_or_default();
-    context.reply().integer(saves.last_save_s as i64);
+    let last_save_s = context.host.wall_clock.unix_s(saves.last_save_s);
+    context.reply().integer(last_save_s as i64);
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use super::spec::Spec;
 use super::table::COMMANDS;
 
 pub(super) fn time(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let now_us = context.host.now_us;
+    let now_us = context.host.wall_clock.unix_us(context.host.now_us);
     let mut reply = context.reply();
     reply.array(2);
     for part in [now_us / 1_000_000, now_us % 1_000_000] {
@@ -103,7 +103,7 @@ fn server(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt::Res
         "process_id": std::process::id(),
         "run_id": host.run_id,
         "tcp_port": host.tcp_port,
-        "server_time_usec": host.now_us,
+        "server_time_usec": host.wall_clock.unix_us(host.now_us),
         "uptime_in_seconds": uptime_s,
         "uptime_in_days": uptime_s / 86_400,
         "hz": 10,
@@ -189,7 +189,7 @@ fn persistence(text: &mut String, context: &Context<'_>, facts: &Facts) -> core:
         "async_loading": 0,
         "rdb_changes_since_last_save": saves.changes,
         "rdb_bgsave_in_progress": u8::from(saves.running_since_s.is_some()),
-        "rdb_last_save_time": saves.last_save_s,
+        "rdb_last_save_time": context.host.wall_clock.unix_s(saves.last_save_s),
         "rdb_last_bgsave_status": if saves.last_failed { "err" } else { "ok" },
         "rdb_last_bgsave_time_sec": saves.last_background_s.map_or(-1, |s| s as i64),
         "rdb_current_bgsave_time_sec": running_s,

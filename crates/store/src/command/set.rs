@@ -32,25 +32,26 @@ pub(super) fn invalid_expire_time(name: &str) -> Refusal {
 }
 
 impl Time<'_> {
-    /// The Unix time in milliseconds that is meant. It must lie after 1970 and be positive as written.
-    fn resolve(self, now_ms: u64, name: &str) -> Result<u64, Refusal> {
+    /// The moment that is meant, in milliseconds of the store's time. It must be positive as written.
+    fn resolve(self, context: &Context<'_>, name: &str) -> Result<u64, Refusal> {
         let number = parse_i64(self.text).ok_or(Refusal::NOT_AN_INTEGER)?;
         if number <= 0 {
             return Err(invalid_expire_time(name));
         }
-        let at = self.unix_ms(number, now_ms).ok_or_else(|| invalid_expire_time(name))?;
-        u64::try_from(at).map_err(|_| invalid_expire_time(name))
+        let at = self.store_ms(number, context).ok_or_else(|| invalid_expire_time(name))?;
+        // By a wall clock that is ahead, the first moments after 1970 were before that.
+        Ok(at.max(1).cast_unsigned())
     }
 
-    /// The Unix time in milliseconds, if it can be said in an `i64`.
-    pub(super) fn unix_ms(self, number: i64, now_ms: u64) -> Option<i64> {
+    /// The moment in milliseconds of the store's time, if it can be said in an `i64`.
+    pub(super) fn store_ms(self, number: i64, context: &Context<'_>) -> Option<i64> {
         let ms = match self.unit {
             Unit::Seconds => number.checked_mul(1000)?,
             Unit::Milliseconds => number,
         };
         match self.base {
-            Base::Now => ms.checked_add(now_ms as i64),
-            Base::Epoch => Some(ms),
+            Base::Now => ms.checked_add(context.engine.clock_ms() as i64),
+            Base::Epoch => Some(context.host.wall_clock.store_ms(ms)),
         }
     }
 }
@@ -116,7 +117,7 @@ pub(super) fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let options = SetOptions::parse(args)?;
     let expiry = match options.time {
-        Some(time) => Expiry::AtUnixMs(time.resolve(context.engine.clock_ms(), "set")?),
+        Some(time) => Expiry::AtUnixMs(time.resolve(context, "set")?),
         None if options.keep_ttl => Expiry::Keep,
         None => Expiry::Never,
     };
@@ -142,7 +143,7 @@ pub(super) fn psetex(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn set_for(context: &mut Context<'_>, args: Args<'_>, unit: Unit, name: &str) -> Outcome {
-    let at = Time { text: &args[2], unit, base: Base::Now }.resolve(context.engine.clock_ms(), name)?;
+    let at = Time { text: &args[2], unit, base: Base::Now }.resolve(context, name)?;
     let db = context.session.db;
     context.engine.set(db, &args[1], &args[3], Condition::Always, Expiry::AtUnixMs(at))?;
     context.reply().ok();
@@ -172,7 +173,7 @@ pub(super) fn getex(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         context.engine.set_expires_at(db, &args[1], None);
     }
     let Some(time) = time else { return Ok(()) };
-    match time.resolve(now_ms, "getex") {
+    match time.resolve(context, "getex") {
         // A time that is over already deletes the key.
         Ok(at) if at <= now_ms => {
             context.engine.remove(db, &args[1]);

@@ -20,7 +20,8 @@ pub(super) fn get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     reply.array(count);
     for entry in log.entries.iter().take(count) {
         reply.array(6);
-        [entry.id, entry.unix_s, entry.us].into_iter().for_each(|number| reply.integer(number as i64));
+        let unix_s = host.wall_clock.unix_s(entry.at_s);
+        [entry.id, unix_s, entry.us].into_iter().for_each(|number| reply.integer(number as i64));
         reply.array(entry.args.len());
         entry.args.iter().for_each(|arg| reply.bulk(arg));
         reply.bulk(entry.address.as_bytes());

@@ -78,7 +78,7 @@ fn change(context: &mut Context<'_>, args: Args<'_>, unit: Unit, base: Base, nam
     let (db, now_ms) = (context.session.db, context.engine.clock_ms());
     let number = parse_i64(&args[2]).ok_or(Refusal::NOT_AN_INTEGER)?;
     let at = Time { text: &args[2], unit, base }
-        .unix_ms(number, now_ms)
+        .store_ms(number, context)
         .ok_or_else(|| invalid_expire_time(name))?;
     let changed = match context.engine.expires_at(db, &args[1]) {
         Some(old) if when.allows(old, at) => match u64::try_from(at) {
@@ -100,16 +100,23 @@ pub(super) fn persist(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Replies -2 without a key, -1 without an expiry, else what `show` makes of its Unix time in milliseconds.
-fn show(context: &mut Context<'_>, key: &[u8], show: impl FnOnce(u64, u64) -> u64) -> Outcome {
-    let now_ms = context.engine.clock_ms();
+/// Replies -2 without a key, -1 without an expiry, else what `show` makes of its milliseconds: what is left of them, or Unix time.
+fn show(context: &mut Context<'_>, key: &[u8], base: Base, show: impl FnOnce(u64) -> u64) -> Outcome {
     let reply = match context.engine.expires_at(context.session.db, key) {
         None => -2,
         Some(None) => -1,
-        Some(Some(at)) => i64::try_from(show(at, now_ms)).unwrap_or(i64::MAX),
+        Some(Some(at)) => i64::try_from(show(ms(context, at, base))).unwrap_or(i64::MAX),
     };
     context.reply().integer(reply);
     Ok(())
+}
+
+/// A moment of the store's time, in milliseconds from now or as Unix time.
+pub(super) fn ms(context: &Context<'_>, at_ms: u64, base: Base) -> u64 {
+    match base {
+        Base::Now => at_ms.saturating_sub(context.engine.clock_ms()),
+        Base::Epoch => context.host.wall_clock.unix_ms(at_ms),
+    }
 }
 
 /// Milliseconds as the nearest number of seconds.
@@ -118,17 +125,17 @@ fn seconds(ms: u64) -> u64 {
 }
 
 pub(super) fn ttl(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    show(context, &args[1], |at, now| seconds(at.saturating_sub(now)))
+    show(context, &args[1], Base::Now, seconds)
 }
 
 pub(super) fn pttl(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    show(context, &args[1], |at, now| at.saturating_sub(now))
+    show(context, &args[1], Base::Now, |left_ms| left_ms)
 }
 
 pub(super) fn expiretime(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    show(context, &args[1], |at, _| seconds(at))
+    show(context, &args[1], Base::Epoch, seconds)
 }
 
 pub(super) fn pexpiretime(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    show(context, &args[1], |at, _| at)
+    show(context, &args[1], Base::Epoch, |unix_ms| unix_ms)
 }

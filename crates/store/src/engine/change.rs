@@ -71,6 +71,11 @@ impl<'a> ValuesInPlace<'a> {
         &mut items.tiers.bytes_mut(loc, header.item_len())[header.value_offset()..]
     }
 
+    /// Must be called when fields of a hash were given an expiry in place.
+    pub fn note_fields(self, db: u8, key: &[u8]) {
+        self.contents.note_fields_of(db, key);
+    }
+
     /// Gives `key` a value of `len` bytes that `build` writes, told of the value that was there (none: empty). The expiry
     /// stays as it was.
     ///
@@ -90,6 +95,21 @@ impl<'a> ValuesInPlace<'a> {
     }
 
     fn build_anew(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        kind: ValueKind,
+        len: usize,
+        build: impl FnOnce(&[u8], &mut [u8]),
+    ) -> Result<(), StoreError> {
+        self.build_bytes(db, key, kind, len, build)?;
+        if kind == ValueKind::Hash {
+            self.contents.note_fields_of(db, key);
+        }
+        Ok(())
+    }
+
+    fn build_bytes(
         &mut self,
         db: u8,
         key: &[u8],

@@ -223,6 +223,9 @@ impl Contents {
             }
         };
         self.write_item(loc, header, (key, value), expires_at_ms);
+        if kind == ValueKind::Hash {
+            self.note_fields_of(db, key);
+        }
         let expires = matches!(expiry, Expiry::AtUnixMs(_));
         self.changes.note(Change::Written { new: old.is_none(), expires }, db, key);
         Ok(true)

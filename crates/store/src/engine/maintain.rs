@@ -44,14 +44,6 @@ impl Contents {
         done
     }
 
-    /// Does what is due without a request: expired items, and memory for the first ones. Call it when idle, at least every 100 ms.
-    pub fn idle(&mut self) {
-        self.shard.idle();
-        self.carry_out();
-        self.flash_tier().advance();
-        self.items.tiers.settle();
-    }
-
     /// Does what the shard has decided, one thing after the other.
     #[inline]
     pub fn carry_out(&mut self) {

@@ -16,7 +16,7 @@
 //! ```text
 //! Engine             requests: get, set, remove, expiry          mod
 //! ├─ Pins            bytes that replies have pinned              pin
-//! └─ Contents        operations that cross the parts below       contents, maintain
+//! └─ Contents        operations that cross the parts below       contents, expiry, maintain
 //!    ├─ Shard        where items lie and which are evicted       policy::shard
 //!    ├─ Memory       bytes of items, and the flash device        memory
 //!    ├─ Keeping      seals of items that outlive the process     seal
@@ -40,6 +40,7 @@ mod change;
 mod config;
 mod contents;
 mod counters;
+mod expiry;
 mod flash;
 mod flash_figures;
 mod flash_reads;
@@ -386,9 +387,20 @@ impl Engine {
         self.contents.make_room(item_bytes)
     }
 
-    /// Does what is due without a request: expired items, and memory for the first ones. Call it when idle, at least every 100 ms.
-    pub fn idle(&mut self) {
-        self.contents.idle();
+    /// Does what is due without a request: some expired items, and memory for the first ones. Call it when idle, at least every 100 ms.
+    /// Returns whether more may have expired, for which [`Self::expire_piece`] is.
+    pub fn idle(&mut self) -> bool {
+        self.contents.idle()
+    }
+
+    /// Takes out a few more items and fields that have expired: some tens of microseconds of work. Returns whether that was not all.
+    pub fn expire_piece(&mut self) -> bool {
+        self.contents.expire_piece()
+    }
+
+    /// For how many milliseconds something has been due that is still there, to the tenth of a second.
+    pub fn expiry_late_ms(&self) -> u64 {
+        self.contents.shard.expiry_late_ms()
     }
 
     /// Hands to the device what was decided, and writes what a restart must know. Before replies are sent; they wait until

@@ -248,10 +248,11 @@ impl Restoring<'_> {
         let expires_at_ms = (item.expires_at_ms != 0).then_some(item.expires_at_ms);
         let tenant = self.contents.tenant_for(item.db, item.key);
         let entry = Entry { is_newcomer: false, ..entry(hash, header, expires_at_ms, tenant) };
-        let Ok((_, loc)) = self.contents.enter(&entry, item.db) else { return false };
+        let Ok((id, loc)) = self.contents.enter(&entry, item.db) else { return false };
         // It was counted there.
         self.contents.keys.remove(item.db);
         self.contents.write_item(loc, header, (item.key, item.value), expires_at_ms);
+        self.contents.note_fields(id);
         true
     }
 }

@@ -133,6 +133,7 @@ impl<'a> StagedReads<'a> {
             contents.keys.remove(db);
         }
         contents.write_item(loc, header, (key, item.value()), expires_at_ms);
+        contents.note_fields(id);
         Some(id)
     }
 }

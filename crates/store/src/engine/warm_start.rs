@@ -83,10 +83,10 @@ impl WarmStart<'_> {
             Some(_) => None,
             None => self.contents.shard.restore(loc, place_bytes as u64, &entry),
         };
-        if adopted.is_none() {
+        let Some(id) = adopted else {
             found.dropped += 1;
             return false;
-        }
+        };
         self.contents.keys.add(header.db, hash);
         if !header.unchanged {
             // What flash has was overwritten, by a request that was perhaps never answered.
@@ -97,6 +97,7 @@ impl WarmStart<'_> {
         } else {
             Header::note_changed(self.contents.items.tiers.bytes_mut(loc, HEADER_BYTES));
         }
+        self.contents.note_fields(id);
         true
     }
 

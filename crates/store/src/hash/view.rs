@@ -51,6 +51,12 @@ impl<'a> Hash<'a> {
         self.head.is_due(now_ms)
     }
 
+    /// No field expires before this Unix time in ms; `None`: none ever does.
+    #[inline]
+    pub fn earliest_ms(&self) -> Option<u64> {
+        (self.head.earliest_ms != 0).then_some(self.head.earliest_ms)
+    }
+
     /// Whether it has a directory. Redis calls the forms `listpack` and `hashtable`.
     pub fn is_table(&self) -> bool {
         self.head.table.is_some()

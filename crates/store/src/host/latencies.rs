@@ -12,7 +12,7 @@ const BUCKETS: usize = 41;
 /// When an event took long.
 #[derive(Debug, Default)]
 pub struct Event {
-    /// Unix time in seconds, and the longest of that second in milliseconds.
+    /// A second of the store's time, and the longest of it in milliseconds.
     pub samples: VecDeque<(u64, u64)>,
     /// The longest of all.
     pub longest_ms: u64,
@@ -33,7 +33,7 @@ pub struct Latencies {
 
 impl Latencies {
     /// Keeps an event if it took long enough.
-    pub fn note(&mut self, event: &'static str, us: u64, unix_s: u64) {
+    pub fn note(&mut self, event: &'static str, us: u64, now_s: u64) {
         let ms = us / 1000;
         if self.threshold_ms == 0 || ms < self.threshold_ms {
             return;
@@ -41,8 +41,8 @@ impl Latencies {
         let event = self.events.entry(event).or_default();
         event.longest_ms = event.longest_ms.max(ms);
         match event.samples.back_mut() {
-            Some((second, longest)) if *second == unix_s => *longest = ms.max(*longest),
-            _ => event.samples.push_back((unix_s, ms)),
+            Some((second, longest)) if *second == now_s => *longest = ms.max(*longest),
+            _ => event.samples.push_back((now_s, ms)),
         }
         if event.samples.len() > SAMPLES {
             event.samples.pop_front();
@@ -50,9 +50,9 @@ impl Latencies {
     }
 
     /// Keeps how long a command took, as an event and in its histogram.
-    pub fn note_command(&mut self, spec: &Spec, us: u64, unix_s: u64) {
+    pub fn note_command(&mut self, spec: &Spec, us: u64, now_s: u64) {
         let event = if spec.flags.contains(Flags::FAST) { "fast-command" } else { "command" };
-        self.note(event, us, unix_s);
+        self.note(event, us, now_s);
         if self.histograms {
             // The bucket's upper bound is 2^bucket us.
             let bucket = (64 - us.saturating_sub(1).leading_zeros()) as usize;

@@ -28,6 +28,7 @@ use crate::shards::Placement;
 use crate::shards::mailboxes::Mailboxes;
 use crate::shards::shard_stats::Figures;
 use crate::stats::{CommandStatistics, ServerStats};
+use crate::store_time::WallClock;
 
 /// State of one shard's server that commands report or change.
 #[derive(Debug, Default)]
@@ -66,10 +67,12 @@ pub struct Host {
     pub timing: Timing,
     /// When the store had served how many requests.
     pub timeline: Timeline,
-    /// Unix time in microseconds when the server started.
+    /// When the server started: the [store's time](crate::store_time) in microseconds, as all that ends in `us` or `_s` here.
     pub started_us: u64,
-    /// Unix time in microseconds of the present batch.
+    /// The store's time of the present batch.
     pub now_us: u64,
+    /// To tell it in the wall clock's time.
+    pub wall_clock: WallClock,
     /// Requests per second lately.
     pub ops_per_sec: u64,
     /// Bytes per second lately that came from sockets ...

@@ -15,13 +15,13 @@ use crate::snapshot::{SaveError, Saved, Saving};
 pub struct Persistence {
     /// Where snapshots are written, if anywhere.
     pub path: Option<PathBuf>,
-    /// When the last one was written, in Unix seconds; that of the start before the first.
+    /// When the last one was written, in seconds of the store's time; the start before the first.
     pub last_save_s: u64,
     /// Whether the last one failed.
     pub last_failed: bool,
     /// Duration of the last one in the background, in seconds.
     pub last_background_s: Option<u64>,
-    /// Since when one is being written in the background, in Unix seconds.
+    /// Since when one is being written in the background, likewise.
     pub running_since_s: Option<u64>,
     /// It, from its beginning to its end.
     pub saving: Option<Saving>,

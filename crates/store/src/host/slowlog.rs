@@ -16,8 +16,8 @@ const ARG_BYTES_MAX: usize = 128;
 pub struct Entry {
     /// Its number.
     pub id: u64,
-    /// When it ran, in Unix seconds.
-    pub unix_s: u64,
+    /// When it ran, in seconds of the store's time.
+    pub at_s: u64,
     /// Duration in microseconds.
     pub us: u64,
     /// Excerpt of its arguments.
@@ -71,11 +71,12 @@ impl Slowlog {
     }
 
     /// Logs a request if it took long enough.
-    pub fn note(&mut self, us: u64, unix_s: u64, args: Args<'_>, address: String, name: &[u8]) {
+    pub fn note(&mut self, us: u64, now_s: u64, args: Args<'_>, address: String, name: &[u8]) {
         if !u64::try_from(self.slower_than_us).is_ok_and(|least| us >= least) {
             return;
         }
-        let entry = Entry { id: self.next_id, unix_s, us, args: excerpt(args), address, name: name.into() };
+        let entry =
+            Entry { id: self.next_id, at_s: now_s, us, args: excerpt(args), address, name: name.into() };
         self.next_id += self.id_step;
         self.entries.push_front(entry);
         self.forget_surplus();

@@ -96,10 +96,10 @@ impl Timing {
 pub struct Timeline(VecDeque<(u64, u64)>);
 
 impl Timeline {
-    /// Notes that `requests` were served at a Unix time in seconds.
-    pub fn note(&mut self, requests: u64, unix_s: u64) {
+    /// Notes that `requests` were served at a moment of the store's time, in seconds.
+    pub fn note(&mut self, requests: u64, now_s: u64) {
         let last = self.0.back().copied();
-        if last.is_some_and(|(served, at)| served == requests || at == unix_s) {
+        if last.is_some_and(|(served, at)| served == requests || at == now_s) {
             return;
         }
         if self.0.len() == POINTS {
@@ -110,13 +110,13 @@ impl Timeline {
                 at > POINTS / 2 || at % 2 == 0
             });
         }
-        self.0.push_back((requests, unix_s));
+        self.0.push_back((requests, now_s));
     }
 
     /// Seconds since the store had served `requests`, at least: up to the first point behind.
-    pub fn seconds_since(&self, requests: u64, now_unix_s: u64) -> u64 {
+    pub fn seconds_since(&self, requests: u64, now_s: u64) -> u64 {
         let at = self.0.partition_point(|(served, _)| *served < requests);
-        self.0.get(at).map_or(0, |(_, then)| now_unix_s.saturating_sub(*then))
+        self.0.get(at).map_or(0, |(_, then)| now_s.saturating_sub(*then))
     }
 }
 

@@ -13,6 +13,7 @@ mod background_save;
 mod bind;
 mod clock;
 mod connection;
+mod expiry;
 mod latency;
 mod pending_fetches;
 mod request_budget;
@@ -35,6 +36,7 @@ use tiermem_live::tls::TlsFiles;
 
 use crate::settings::Settings;
 use crate::snapshot::path_of as snapshot_path;
+use crate::store_time::StartTime;
 
 /// Where TLS is listened on, and with what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +72,8 @@ pub struct ServerConfig {
     pub pin_cores: Vec<usize>,
     /// The time between two published snapshots. Default 500 ms.
     pub snapshot_interval: Duration,
+    /// When the store started: engines that take up what outlives a process get the time by this. Default now.
+    pub start: StartTime,
 }
 
 impl ServerConfig {
@@ -93,6 +97,7 @@ impl Default for ServerConfig {
             request_bytes_max: 32 << 20,
             pin_cores: Vec::new(),
             snapshot_interval: Duration::from_millis(500),
+            start: StartTime::now(),
         }
     }
 }

@@ -19,6 +19,7 @@ use super::ServerConfig;
 use super::accept::{Certificate, Entrance, reload_on_hangup};
 use super::background_save::save_when_asked;
 use super::bind::{ServeError, Server};
+use super::expiry::expire_when_late;
 use super::shard_context::{Core, Shard};
 use super::snapshot::Snapshot;
 use crate::engine::Engine;
@@ -73,6 +74,7 @@ impl Stage {
     fn begin(shard: &Rc<Shard>, every: Duration, publish: Rc<dyn Fn(Snapshot)>) {
         drive_flash(shard);
         spawn_local(tick(Rc::clone(shard)));
+        spawn_local(expire_when_late(Rc::clone(shard)));
         spawn_local(save_when_asked(Rc::clone(shard)));
         spawn_local(publish_often(Rc::clone(shard), publish, every));
     }

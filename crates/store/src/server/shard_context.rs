@@ -1,9 +1,12 @@
 //! Context of a shard: state shared by all of its connections.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
 
 use super::ServerConfig;
 use super::clock::Clock;
@@ -22,6 +25,7 @@ use crate::shards::Placement;
 use crate::shards::mailboxes::{Mailboxes, Message};
 use crate::shards::shard_stats::Figures;
 use crate::stats::ServerStats;
+use crate::store_time::WallClock;
 
 /// A value may exceed the engine's limit by this much before it is skipped instead
 /// of read: a value a little over the limit is refused by the command itself.
@@ -56,6 +60,8 @@ pub(super) struct Core {
     last_snapshot: (Instant, ServerStats),
     next_client_id: u64,
     ticks: u64,
+    /// A tick has left expired items.
+    pub(super) expiry_is_late: Rc<Notify>,
     /// The `timeout` that waiting connections know of.
     known_timeout_ms: u64,
 }
@@ -68,7 +74,7 @@ impl Core {
         woken: Arc<AtomicBool>,
         mailboxes: Option<Mailboxes>,
     ) -> Self {
-        let clock = Clock::new(woken);
+        let clock = Clock::new(config.start, woken);
         let value_bytes_max = engine.value_bytes_max();
         let placement = mailboxes.as_ref().map_or_else(Placement::default, |mailboxes| mailboxes.placement);
         let mut host = Host {
@@ -78,13 +84,14 @@ impl Core {
             protected_mode: config.protected_mode,
             tcp_port,
             unix_socket: config.unix_socket.as_ref().map_or_else(String::new, |it| it.display().to_string()),
-            started_us: clock.unix_us(),
-            now_us: clock.unix_us(),
-            run_id: run_id(clock.unix_us()),
+            started_us: clock.store_us(),
+            now_us: clock.store_us(),
+            wall_clock: WallClock::beside(config.start),
+            run_id: run_id(clock.store_us()),
             mailboxes,
             persistence: Persistence {
                 path: config.snapshot_of(placement.own, placement.shards),
-                last_save_s: clock.unix_us() / 1_000_000,
+                last_save_s: clock.store_us() / 1_000_000,
                 ..Persistence::default()
             },
             ..Host::default()
@@ -118,6 +125,7 @@ impl Core {
             last_snapshot: (started, ServerStats::default()),
             next_client_id: 0,
             ticks: 0,
+            expiry_is_late: Rc::default(),
             known_timeout_ms: config.settings.timeout_ms,
         }
     }
@@ -160,8 +168,8 @@ impl Core {
             // Something about the session, or about all shards, which is noted where its client is at home.
             return;
         }
-        let (us, unix_s) = (ns / 1000, self.host.now_us / 1_000_000);
-        self.host.timing.latencies.note_command(spec, us, unix_s);
+        let (us, now_s) = (ns / 1000, self.host.now_us / 1_000_000);
+        self.host.timing.latencies.note_command(spec, us, now_s);
         if spec.flags.contains(Flags::SKIP_SLOWLOG) {
             return;
         }
@@ -170,7 +178,7 @@ impl Core {
         let (mut parser, mut at) = (Parser::default(), 0);
         while matches!(parser.parse(&requests[at..], &self.limits), Ok(Progress::Complete)) {
             if at + parser.consumed() == requests.len() {
-                self.host.timing.slowlog.note(us, unix_s, parser.args(&requests[at..]), address, &name);
+                self.host.timing.slowlog.note(us, now_s, parser.args(&requests[at..]), address, &name);
                 return;
             }
             at += parser.consumed();
@@ -187,17 +195,25 @@ impl Core {
     /// Tells the engine and the commands the time of the last clock reading.
     #[inline]
     fn pass_time_on(&mut self) {
-        let now_us = self.clock.unix_us();
+        let now_us = self.clock.store_us();
         self.host.now_us = now_us;
         self.engine.set_clock_us(now_us);
     }
 
+    /// Reads the clock outside of requests.
+    pub(super) fn read_clock(&mut self) -> Instant {
+        let now = self.clock.synchronize();
+        self.pass_time_on();
+        now
+    }
+
     /// Does what is due without a request; every 100 ms.
     pub(super) fn tick(&mut self) {
-        self.clock.synchronize();
-        self.pass_time_on();
+        let now = self.read_clock();
         self.host.clients.end_pause(self.host.now_us);
-        self.engine.idle();
+        if self.engine.idle() {
+            self.expiry_is_late.notify_one();
+        }
         self.ticks += 1;
         if self.ticks.is_multiple_of(FLASH_TICKS) {
             self.engine.flash().tick();
@@ -205,10 +221,10 @@ impl Core {
         self.engine.commit();
         settle_idle(&mut self.engine, &mut self.host.clients);
         self.host.stats.clients_dropped += self.host.clients.output_mut().take_dropped();
-        let unix_s = self.host.now_us / 1_000_000;
-        self.host.timeline.note(self.engine.requests(), unix_s);
+        let now_s = self.host.now_us / 1_000_000;
+        self.host.timeline.note(self.engine.requests(), now_s);
         let work_us = self.clock.since_reading().as_micros() as u64;
-        self.host.timing.latencies.note("expire-cycle", work_us, unix_s);
+        self.host.timing.latencies.note("expire-cycle", work_us, now_s);
         self.note_buffers();
         if let Some(mailboxes) = &self.host.mailboxes {
             let now_ns = self.started.elapsed().as_nanos() as u64;
@@ -219,7 +235,7 @@ impl Core {
         }
         let settings = &self.host.settings;
         self.budget.set_limit(self.host.request_buffer_bytes());
-        self.budget.find_stalled(Instant::now(), Duration::from_millis(settings.stall_timeout_ms));
+        self.budget.find_stalled(now, Duration::from_millis(settings.stall_timeout_ms));
         if self.known_timeout_ms != settings.timeout_ms {
             self.known_timeout_ms = settings.timeout_ms;
             // A client that waits for its next request has set its timer, or none, by the old setting.
@@ -229,7 +245,8 @@ impl Core {
 
     /// All figures of all shards now. Recent ones begin anew.
     pub(super) fn snapshot(&mut self) -> Snapshot {
-        let now = Instant::now();
+        let now = self.clock.synchronize();
+        let now_us = self.clock.store_us();
         self.note_buffers();
         let stats = self.host.stats.clone();
         let (then, before) = core::mem::replace(&mut self.last_snapshot, (now, stats.clone()));
@@ -248,8 +265,8 @@ impl Core {
         let figures = self.host.all_figures(&self.engine);
         self.host.note_peak(&figures);
         Snapshot {
-            unix_ms: self.host.now_us / 1000,
-            uptime_ms: now.saturating_duration_since(self.started).as_millis() as u64,
+            unix_ms: self.host.wall_clock.unix_ms(now_us / 1000),
+            uptime_ms: now_us.saturating_sub(self.host.started_us) / 1000,
             requests_per_sec: figures.ops_per_sec,
             engine: figures.engine,
             server: figures.server,

@@ -7,11 +7,12 @@
 use super::super::context::Context;
 use super::super::refusal::{Outcome, Refusal};
 use super::super::set::{Base, Unit, invalid_expire_time};
+use super::super::ttl::ms;
 use super::write::change_or_grow;
 use super::{find, open, open_mut, shrink};
 use crate::engine::Change as Noted;
 use crate::hash::{self, Change, EXPIRES_MS_MAX};
-use crate::resp::{Args, Writer, parse_i64};
+use crate::resp::{Args, parse_i64};
 
 const NO_FIELD: i64 = -2;
 const NO_EXPIRY: i64 = -1;
@@ -86,26 +87,32 @@ fn fields(args: Args<'_>, at: usize) -> Result<usize, Refusal> {
     Ok(at + 2)
 }
 
-/// The Unix time in ms that is meant.
-fn resolve(number: i64, unit: Unit, base: Base, now_ms: u64, name: &str) -> Result<u64, Refusal> {
+/// The moment in ms of the store's time that is meant.
+fn resolve(context: &Context<'_>, number: i64, unit: Unit, base: Base, name: &str) -> Result<u64, Refusal> {
     let number = u64::try_from(number).map_err(|_| Refusal::Text("ERR invalid expire time, must be >= 0"))?;
     let ms = match unit {
         Unit::Seconds => number.checked_mul(1000),
         Unit::Milliseconds => Some(number),
     };
     let at = match base {
-        Base::Now => ms.and_then(|ms| ms.checked_add(now_ms)),
+        Base::Now => ms.and_then(|ms| ms.checked_add(context.engine.clock_ms())),
         Base::Epoch => ms,
     };
-    at.filter(|at| *at <= EXPIRES_MS_MAX).ok_or_else(|| invalid_expire_time(name))
+    let at = at.filter(|at| *at <= EXPIRES_MS_MAX).ok_or_else(|| invalid_expire_time(name))?;
+    Ok(match base {
+        Base::Now => at,
+        Base::Epoch => {
+            context.host.wall_clock.store_ms(at as i64).clamp(0, EXPIRES_MS_MAX as i64).cast_unsigned()
+        }
+    })
 }
 
 fn expire(context: &mut Context<'_>, args: Args<'_>, unit: Unit, base: Base, name: &str) -> Outcome {
-    let (db, now_ms) = (context.session.db, context.engine.clock_ms());
+    let db = context.session.db;
     // That the key is no hash is said before anything about the arguments.
     open(context.engine, db, &args[1])?;
     let number = parse_i64(&args[2]).ok_or(Refusal::NOT_AN_INTEGER)?;
-    let at_ms = resolve(number, unit, base, now_ms, name)?;
+    let at_ms = resolve(context, number, unit, base, name)?;
     let when = When::named(&args[3]);
     let first = fields(args, if when == When::Always { 3 } else { 4 })?;
     let mut codes = Vec::with_capacity(args.len() - first);
@@ -114,6 +121,9 @@ fn expire(context: &mut Context<'_>, args: Args<'_>, unit: Unit, base: Base, nam
     }
     if codes.contains(&REMOVED) || codes.contains(&DONE) {
         context.engine.changes().note(Noted::Changed, db, &args[1]);
+    }
+    if codes.contains(&DONE) {
+        context.engine.in_place().note_fields(db, &args[1]);
     }
     if codes.contains(&REMOVED) {
         shrink(context.engine, db, &args[1])?;
@@ -183,45 +193,43 @@ fn reply_all(context: &mut Context<'_>, codes: &[i64]) {
     codes.iter().for_each(|code| reply.integer(*code));
 }
 
-/// Replies with what `show` makes of each field's Unix time in ms and the time now.
-fn ask(context: &mut Context<'_>, args: Args<'_>, show: fn(u64, u64) -> u64) -> Outcome {
+/// Replies with what `show` makes of each field's milliseconds: what is left of them, or Unix time.
+fn ask(context: &mut Context<'_>, args: Args<'_>, base: Base, show: fn(u64) -> u64) -> Outcome {
     let item = open(context.engine, context.session.db, &args[1])?;
     let first = fields(args, 2)?;
-    let now_ms = context.engine.clock_ms();
     let mark = context.output.mark();
     context.reply().array(args.len() - first);
     for field in args.iter_from(first) {
-        let Context { engine, session, output, .. } = &mut *context;
         let found = match item {
-            Some(item) => find(engine, item, field),
+            Some(item) => find(context.engine, item, field).map(|found| found.map(|field| field.expires_ms)),
             None => Ok(None),
         };
         let code = match found {
             Ok(None) => NO_FIELD,
-            Ok(Some(field)) if field.expires_ms == 0 => NO_EXPIRY,
-            Ok(Some(field)) => show(field.expires_ms, now_ms) as i64,
+            Ok(Some(0)) => NO_EXPIRY,
+            Ok(Some(at_ms)) => show(ms(context, at_ms, base)) as i64,
             Err(refusal) => {
-                output.truncate(mark, engine);
+                context.output.truncate(mark, context.engine);
                 return Err(refusal);
             }
         };
-        Writer::new(output.bytes(), session.version).integer(code);
+        context.reply().integer(code);
     }
     Ok(())
 }
 
 pub(in super::super) fn httl(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    ask(context, args, |at_ms, now_ms| at_ms.saturating_sub(now_ms).div_ceil(1000))
+    ask(context, args, Base::Now, |left_ms| left_ms.div_ceil(1000))
 }
 
 pub(in super::super) fn hpttl(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    ask(context, args, |at_ms, now_ms| at_ms.saturating_sub(now_ms))
+    ask(context, args, Base::Now, |left_ms| left_ms)
 }
 
 pub(in super::super) fn hexpiretime(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    ask(context, args, |at_ms, _| at_ms.div_ceil(1000))
+    ask(context, args, Base::Epoch, |unix_ms| unix_ms.div_ceil(1000))
 }
 
 pub(in super::super) fn hpexpiretime(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    ask(context, args, |at_ms, _| at_ms)
+    ask(context, args, Base::Epoch, |unix_ms| unix_ms)
 }

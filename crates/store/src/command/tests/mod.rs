@@ -6,6 +6,7 @@
 mod hash;
 mod slow_path;
 mod users;
+mod wall_clock;
 
 use super::{Context, Output, Resolved, Verdict};
 use crate::clients::Peer;
