@@ -81,7 +81,7 @@ fn what_has_expired_leaves_while_nobody_asks() {
 #[test]
 fn checkpoints_that_fail_and_journals_that_overrun_bring_nothing_back() {
     let mut sums = [0; 3];
-    for seed in 0..6 {
+    for seed in 0..24 {
         println!("seed {seed}");
         let journal_records = [64, 256, 1024][seed as usize % 3];
         let state = LogState::new(log_config(Admission::All, journal_records));

@@ -188,7 +188,8 @@ impl Checkpoints {
         let recorded = self.journal.note_record(self.under_way.is_some());
         match recorded {
             Recorded::Behind => {}
-            Recorded::InOtherHalf => self.under_way = Some(Checkpoint::new()),
+            // The half that begins with it has all records that it needs.
+            Recorded::InOtherHalf => (self.under_way, self.records_lost) = (Some(Checkpoint::new()), false),
             Recorded::OverLost { .. } => (self.records_lost, self.retry_fullness) = (true, 0.0),
         }
         recorded
