@@ -193,8 +193,14 @@ fn nobody_is_lent_the_ladder_or_the_index() {
 }
 
 /// Functions of the shard that one of its two drivers alone calls, and why the other has no use for them.
-const ONE_DRIVER: [(&str, &str); 32] = [
-    ("Shard::idle", "a trace has no time without requests"),
+const ONE_DRIVER: [(&str, &str); 38] = [
+    ("Shard::idle", NO_IDLE_TIME),
+    ("Shard::expiry", NO_IDLE_TIME),
+    ("Expiry::piece", NO_IDLE_TIME),
+    ("Expiry::parts_due", PARTS),
+    ("Expiry::late_ms", NO_IDLE_TIME),
+    ("Item::set_parts_expire_at_ms", PARTS),
+    ("Item::change_unused", PARTS),
     ("Shard::restore", RESTART),
     ("LogState::put", RESTART),
     ("LogState::remove", RESTART),
@@ -227,6 +233,8 @@ const ONE_DRIVER: [(&str, &str); 32] = [
     ("Keys::items_below", FIGURES),
     ("LogWork::sunk", FIGURES),
 ];
+const NO_IDLE_TIME: &str = "a trace has no time without requests";
+const PARTS: &str = "items of a trace have no parts that expire";
 const RESTART: &str = "the simulator is never started again";
 const COMMAND: &str = "a command that no trace has";
 const DEVICE: &str = "the simulator's device does not fail, and is not closed";
@@ -234,9 +242,10 @@ const PREFETCH: &str = "it hides the time that memory takes";
 const FIGURES: &str = "a figure that a server shows of itself";
 
 /// What stands before the call of a function of each type: the shard's parts are reached through it by one way each.
-const RECEIVERS: [(&str, &[&str]); 9] = [
+const RECEIVERS: [(&str, &[&str]); 10] = [
     ("Shard", &["shard"]),
     ("Device", &["shard.device()"]),
+    ("Expiry", &["shard.expiry()"]),
     ("Item", &["shard.item()"]),
     ("Memory", &["shard.memory()"]),
     ("Keys", &["shard.memory().keys()"]),

@@ -105,7 +105,7 @@ impl World {
         };
         self.ladder.hit(None, old, self.now);
         if self.ladder.transit_mut().rewrite_in_place(old, bytes) {
-            self.ladder.set_expires_at_ms(old, expires_at_ms, self.now);
+            self.ladder.timers(self.now).set_expires_at_ms(old, expires_at_ms);
             self.keys.insert(key, (old, bytes, expires_at_ms));
             return;
         }

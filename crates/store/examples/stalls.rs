@@ -120,7 +120,7 @@ impl World {
             let (engine, now_ms) = (&mut self.engine, self.now_ms);
             longest.time(|| {
                 engine.set_clock(now_ms);
-                engine.idle();
+                engine.between_requests().tick();
             });
         }
     }

@@ -127,7 +127,7 @@ impl World {
             Step::Wait(ms) => {
                 self.now += ms;
                 self.engine.set_clock(self.now);
-                self.engine.idle();
+                self.engine.between_requests().tick();
                 Ok(())
             }
             Step::Pin(db, key) => {

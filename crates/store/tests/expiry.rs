@@ -24,11 +24,11 @@ fn engine() -> Engine {
 /// Calls until nothing more is due, the first of which is a tick's; each takes at most `most` keys.
 fn expire(engine: &mut Engine, most: u64) -> u64 {
     let (mut calls, mut before) = (1, engine.len(0));
-    let mut more = engine.idle();
+    let mut more = engine.between_requests().tick();
     while more {
         calls += 1;
         before = engine.len(0);
-        more = engine.expire_piece();
+        more = engine.between_requests().expire_piece();
         assert!(before - engine.len(0) <= most, "a piece is short");
     }
     assert!(engine.len(0) <= before);
@@ -69,9 +69,9 @@ fn expired_keys_go_in_pieces_until_none_is_left_and_others_cost_nothing() {
     }
     assert_eq!(expire(&mut engine, 0), 1, "nothing is due");
     engine.set_clock(START_MS + 1000);
-    assert!(engine.expiry_late_ms() >= 300);
+    assert!(engine.between_requests().expiry_late_ms() >= 300);
     let calls = expire(&mut engine, 64);
-    assert_eq!((engine.len(0), engine.expiry_late_ms()), (80_000, 0));
+    assert_eq!((engine.len(0), engine.between_requests().expiry_late_ms()), (80_000, 0));
     assert!(calls <= 20_000 / 50, "{calls}");
     assert_eq!(expire(&mut engine, 0), 1, "a store without anything to expire is at rest");
 }

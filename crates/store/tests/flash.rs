@@ -96,7 +96,7 @@ fn run(steps: Vec<Step>, flash_bytes: usize, durability: Durability) {
         engine.flash_reads().unstage();
         promised = promised.max(engine.commit());
         if version % 10 == 0 {
-            engine.idle();
+            engine.between_requests().tick();
             engine.flash().tick();
         }
         if version % 30 == 0 {
@@ -342,7 +342,7 @@ fn copies_that_go_one_by_one_are_counted_once() {
         engine.set_clock(1000 + key / 4);
         // A writer waits while the flash tier has to catch up.
         while engine.set(0, &name(key), &value(key as usize, 600), Condition::Always, expiry(key)).is_err() {
-            engine.idle();
+            engine.between_requests().tick();
         }
         // The newest are read again and again, so that they come back from flash, and flash is full.
         for _ in 0..3 {
@@ -353,14 +353,14 @@ fn copies_that_go_one_by_one_are_counted_once() {
         }
         engine.commit();
         if key % 50 == 0 {
-            engine.idle();
+            engine.between_requests().tick();
         }
     }
     let stats = engine.stats();
     assert!(stats.tiers[2].promotions > 1000 && stats.tiers[2].evictions > 1000, "{stats:?}");
     // Expired keys that are met are removed.
     engine.set_clock(1_000_000);
-    engine.idle();
+    engine.between_requests().tick();
     let mut found = 0;
     for key in 0..20_000 {
         engine.flash_reads().resolve(0, &name(key));

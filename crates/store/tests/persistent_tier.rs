@@ -130,7 +130,7 @@ fn run(steps: Vec<Step>, flash: bool) -> u64 {
             engine.commit();
         }
         if version % 10 == 0 && unsure.is_none() {
-            engine.idle();
+            engine.between_requests().tick();
             engine.flash().tick();
             engine.commit();
         }

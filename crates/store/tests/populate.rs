@@ -37,14 +37,14 @@ fn has_thread() -> bool {
 #[test]
 fn memory_is_there_before_it_is_written_and_counts_when_it_is() {
     let mut small = engine(16 * MIB);
-    small.idle();
+    small.between_requests().tick();
     small.set(0, b"key", &[1; 100], Condition::Always, Expiry::Never).unwrap();
     (0..100).for_each(|_| assert!(small.get(0, b"key").is_some()));
     assert!(!has_thread(), "a small tier takes nothing ahead");
 
     let before = resident_bytes().unwrap();
     let mut engine = engine(256 * MIB);
-    engine.idle();
+    engine.between_requests().tick();
     wait_until("the thread starts", has_thread);
     wait_until("there is memory before the first item", || resident_bytes().unwrap() >= before + 2 * MIB);
     let used = engine.stats().tiers[0].used_bytes;

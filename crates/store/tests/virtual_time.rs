@@ -227,7 +227,7 @@ impl World {
                 self.simulation.pass(self.rng.below(1000 * MS));
                 self.engine.flash().tick();
             }
-            1..10 => drop(self.engine.idle()),
+            1..10 => drop(self.engine.between_requests().tick()),
             _ => {}
         }
     }

@@ -113,9 +113,18 @@ fn what_is_made_old_is_referenced_no_more_until_it_is_touched() {
     for at in [0, 100, 101, 1024, 1028] {
         ranges.insert(at, (4096, 4096));
     }
-    make_old(own.as_fd(), &ranges).unwrap();
-    let after = referenced();
-    assert!(after + (3 << 20) <= before, "{before} {after}");
+    // A huge page that the kernel holds for a moment, as one that was just faulted in, is not split, and stays as it was.
+    let after = (0..500)
+        .map(|_| {
+            make_old(own.as_fd(), &ranges).unwrap();
+            let after = referenced();
+            if after + (3 << 20) > before {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            after
+        })
+        .find(|after| after + (3 << 20) <= before);
+    let after = after.expect("it is made old");
     mapping.bytes_mut()[..4 << 20].fill(2);
     assert!(referenced() >= after + (3 << 20));
     assert!(mapping.bytes()[4 << 20..].iter().all(|byte| *byte == 1));

@@ -132,27 +132,23 @@ impl Clearings {
         residents: &mut Residents,
         context: &mut Context<'_>,
     ) -> Option<usize> {
-        let can_hold =
-            |tier: &usize, residents: &Residents| residents.levels[*tier].can_hold(Fit::Run(granules));
-        let mut tiers = (0..residents.levels.len()).rev().filter(|tier| can_hold(tier, residents));
-        let slowest = tiers.next()?;
-        let others: Vec<usize> = tiers.collect();
-        let all = || std::iter::once(slowest).chain(others.iter().copied());
-        for tier in all() {
+        let able = |tier: &usize| residents.levels[*tier].can_hold(Fit::Run(granules));
+        let tiers: Vec<usize> = (0..residents.levels.len()).rev().filter(able).collect();
+        for &tier in &tiers {
             match &self.tiers[tier] {
                 Some(clearing) if clearing.window.len() >= granules as usize => return Some(tier),
                 Some(_) => self.end(tier, residents),
                 None => {}
             }
         }
-        let mut chosen = (slowest, 0);
-        for tier in all() {
+        let mut chosen: Option<(usize, u32)> = None;
+        for tier in tiers {
             let age = exchange.coldest_age(tier, residents, context);
-            if tier == slowest || is_clearly_colder(age, chosen.1) {
-                chosen = (tier, age);
+            if chosen.is_none_or(|(_, slower)| is_clearly_colder(age, slower)) {
+                chosen = Some((tier, age));
             }
         }
-        Some(chosen.0)
+        chosen.map(|(tier, _)| tier)
     }
 
     /// Does a piece of the work of making room for an item of `granules` granules.

@@ -33,6 +33,7 @@
 //! | `rebalance.rs` | [`Exchange`](rebalance::Exchange) | pages on their way from one class to another | giving |
 //! | `watermark_reclaim.rs` | [`Relief`](watermark_reclaim::Relief) | each tier on its way to the high watermark | giving, exchange |
 //! | `charges.rs` | [`Charges`](charges::Charges) | what tier 0 is charged with: the caller's index, waste, room to grow | residents |
+//! | `timers.rs` | [`Timers`] | nothing: when items and parts of them expire, and which are due | residents, charges |
 //! | `admit.rs`, `step.rs`, `adopt.rs` | [`Ladder`] | all parts, and when the next step is due | |
 //!
 //! Each part is borrowed separately: a function takes the parts that it needs. The tenant that a decision is made for and what it
@@ -73,6 +74,7 @@ mod tenants;
 mod test_world;
 mod ticks;
 mod tier_order;
+mod timers;
 mod tuning;
 mod victims;
 mod watermark_reclaim;
@@ -91,6 +93,7 @@ pub use pending_moves::{MoveKind, Ticket};
 pub use residents::{NewItem, Residents};
 pub use tenants::{Setting, TENANTS_MAX, TenantCounters, TenantLevel, Tenants};
 pub use tier_order::{Order, Priority};
+pub use timers::Timers;
 pub use tuning::Tuning;
 
 use crate::deferred_free::DeferredFree;
@@ -301,16 +304,6 @@ impl Ladder {
         learnt.note_use(&used, residents);
         promotions.note_use(id, tenant, &used, learnt, residents);
         used.place.tier()
-    }
-
-    /// Sets or removes the item's expiry.
-    #[inline]
-    pub fn set_expires_at_ms(&mut self, id: Id, at_ms: Option<u64>, now: Now) {
-        if at_ms.is_none() && !self.transit.residents.nodes.get(id).expires() {
-            return;
-        }
-        self.transit.residents.nodes.set_expires_at_ms(id, at_ms, now);
-        self.limit_pages();
     }
 
     /// Ends all moves up to `ticket`; `copied` tells whether the bytes arrived (of all of them). `settled` is told

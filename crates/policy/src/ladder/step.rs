@@ -3,13 +3,11 @@
 use super::demotion::Giving;
 use super::watermark_reclaim::Relief;
 use super::{Act, Context, Ladder};
-use crate::{Id, Now};
+use crate::Now;
 use tiermem_base::Rng;
 
 /// Items that expire in one piece of work when nothing else is to be done.
 const IDLE_EXPIRED: u32 = 256;
-/// The same where the driver makes pieces until all are gone: a few, so that it can stop whenever something comes.
-const PIECE_EXPIRED: u32 = 64;
 /// The budgets of a late step are at most this many times those of one in time.
 const LATE_MAX: u64 = 32;
 /// Pieces of waste dropped when nothing else is to be done.
@@ -76,30 +74,6 @@ impl Ladder {
         (0..DEFERRED_FREE_IDLE).for_each(|_| self.charges.deferred_free().shrink());
         self.populate_ahead(acts);
         self.transit.expire(now, IDLE_EXPIRED, acts).1
-    }
-
-    /// A piece of the expiry that [`Self::idle`] has left. Returns whether that was not all.
-    pub fn expire_piece(&mut self, now: Now, acts: &mut Vec<Act>) -> bool {
-        self.transit.expire(now, PIECE_EXPIRED, acts).1
-    }
-
-    /// An item of which parts may have expired, found with at most `work` of work. The driver, to whom its bytes are known, takes
-    /// them out and [says](Self::set_parts_expire_at_ms) when the next ones do.
-    pub fn parts_due(&mut self, now: Now, work: &mut u32) -> Option<Id> {
-        self.transit.residents.nodes.parts_due(now, work)
-    }
-
-    /// Notes that no part of an item expires before `at_ms`, and one may then; `None`: none ever does. Without room for a timer they
-    /// go when they are met.
-    pub fn set_parts_expire_at_ms(&mut self, id: Id, at_ms: Option<u64>, now: Now) {
-        let fits = self.charges.may_have_timer(self.metadata_bytes(), &self.transit.residents);
-        self.transit.residents.nodes.set_parts_expire_at_ms(id, at_ms.filter(|_| fits), now);
-        self.limit_pages();
-    }
-
-    /// For how many milliseconds items or their parts have been due that are still there, to the tenth of a second.
-    pub fn expiry_late_ms(&self, now: Now) -> u64 {
-        self.transit.residents.nodes.late_ms(now)
     }
 
     /// Says which memory is to be taken before it is needed: for each tier a row of pages at a time.

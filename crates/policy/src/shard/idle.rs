@@ -31,21 +31,9 @@ impl Shard {
         self.contents.memory_mut().ladder_mut().idle(self.now, self.under_way.decided())
     }
 
-    /// Takes out a few more of the items that have expired. Acts follow. Returns whether that was not all.
-    pub fn expire_piece(&mut self) -> bool {
-        self.contents.memory_mut().ladder_mut().expire_piece(self.now, self.under_way.decided())
-    }
-
-    /// An item of which parts may have expired, found with at most `work` of work. The driver takes them out, or
-    /// [says](super::Item::set_parts_expire_at_ms) when to try again.
-    pub fn parts_due(&mut self, work: &mut u32) -> Option<Id> {
-        debug_assert!(self.is_at_rest(), "parts are taken out of an item that stays where it is");
-        self.contents.memory_mut().ladder_mut().parts_due(self.now, work)
-    }
-
-    /// For how many milliseconds items or their parts have been due that are still there, to the tenth of a second.
-    pub fn expiry_late_ms(&self) -> u64 {
-        self.ladder().expiry_late_ms(self.now)
+    /// What has expired, and no request asks for.
+    pub fn expiry(&mut self) -> Expiry<'_> {
+        Expiry { shard: self }
     }
 
     /// Does a piece of the log's own work. Acts follow. The driver has told before which bytes it has written, read and freed.
@@ -64,5 +52,33 @@ impl Shard {
             self.admission.end_piece();
         }
         done
+    }
+}
+
+/// Expiry that no request asks for.
+#[derive(Debug)]
+pub struct Expiry<'a> {
+    shard: &'a mut Shard,
+}
+
+impl Expiry<'_> {
+    /// Takes out a few of the items that have expired. Acts follow. Returns whether that was not all.
+    pub fn piece(self) -> bool {
+        let Shard { contents, under_way, now, .. } = self.shard;
+        contents.memory_mut().ladder_mut().timers(*now).expire_piece(under_way.decided())
+    }
+
+    /// An item of which parts may have expired, found with at most `work` of work. The driver takes them out, or
+    /// [says](super::Item::set_parts_expire_at_ms) when to try again.
+    pub fn parts_due(self, work: &mut u32) -> Option<Id> {
+        debug_assert!(self.shard.is_at_rest(), "parts are taken out of an item that stays where it is");
+        let Shard { contents, now, .. } = self.shard;
+        contents.memory_mut().ladder_mut().timers(*now).parts_due(work)
+    }
+
+    /// For how many milliseconds items or their parts have been due that are still there, to the tenth of a second.
+    pub fn late_ms(self) -> u64 {
+        let Shard { contents, now, .. } = self.shard;
+        contents.memory_mut().ladder_mut().timers(*now).late_ms()
     }
 }

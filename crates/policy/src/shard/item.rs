@@ -21,12 +21,12 @@ impl Item<'_> {
 
     /// Sets or removes its expiry.
     pub fn set_expires_at_ms(self, at_ms: Option<u64>) {
-        self.ladder.set_expires_at_ms(self.id, at_ms, self.now);
+        self.ladder.timers(self.now).set_expires_at_ms(self.id, at_ms);
     }
 
     /// Notes that no part of it expires before this time, and one may then; `None`: none ever does.
     pub fn set_parts_expire_at_ms(self, at_ms: Option<u64>) {
-        self.ladder.set_parts_expire_at_ms(self.id, at_ms, self.now);
+        self.ladder.timers(self.now).set_parts_expire_at_ms(self.id, at_ms);
     }
 
     /// Keeps its bytes where they are, even beyond its removal, until [`Shard::unpin`].

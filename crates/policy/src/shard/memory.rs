@@ -103,7 +103,7 @@ impl Memory {
         }
         let loc = self.ladder.residents().nodes().loc(id);
         self.recount((loc, bytes_before(loc)), (loc, entry.bytes));
-        self.ladder.set_expires_at_ms(id, entry.expires_at_ms, now);
+        self.ladder.timers(now).set_expires_at_ms(id, entry.expires_at_ms);
         Some(loc)
     }
 

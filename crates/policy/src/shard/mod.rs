@@ -110,6 +110,7 @@ pub use checkpoint::{CheckpointCounters, Checkpoints};
 pub use device::Device;
 pub use entry::Entry;
 pub use fetch::{Away, Staged};
+pub use idle::Expiry;
 pub use item::Item;
 pub use log::LogWork;
 pub use open_segments::Withdrawn;

@@ -76,6 +76,7 @@ pub use change::{ValueMut, ValuesInPlace};
 pub use config::{AHEAD_BYTES, EngineConfig};
 use contents::Contents;
 pub use counters::Counters;
+pub use expiry::BetweenRequests;
 pub use flash::FlashTier;
 pub use flash_figures::FlashFigures;
 pub use flash_reads::{FlashKey, FlashReads};
@@ -387,20 +388,9 @@ impl Engine {
         self.contents.make_room(item_bytes)
     }
 
-    /// Does what is due without a request: some expired items, and memory for the first ones. Call it when idle, at least every 100 ms.
-    /// Returns whether more may have expired, for which [`Self::expire_piece`] is.
-    pub fn idle(&mut self) -> bool {
-        self.contents.idle()
-    }
-
-    /// Takes out a few more items and fields that have expired: some tens of microseconds of work. Returns whether that was not all.
-    pub fn expire_piece(&mut self) -> bool {
-        self.contents.expire_piece()
-    }
-
-    /// For how many milliseconds something has been due that is still there, to the tenth of a second.
-    pub fn expiry_late_ms(&self) -> u64 {
-        self.contents.shard.expiry_late_ms()
+    /// The work that no request asks for.
+    pub fn between_requests(&mut self) -> BetweenRequests<'_> {
+        BetweenRequests { contents: &mut self.contents }
     }
 
     /// Hands to the device what was decided, and writes what a restart must know. Before replies are sent; they wait until

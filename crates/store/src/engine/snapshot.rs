@@ -11,6 +11,7 @@ use tiermem_policy::index::Found;
 use tiermem_policy::shard::{Entry, Shard};
 
 use super::contents::{Contents, entry};
+use super::expiry::note_fields;
 use super::item::Header;
 use super::{Condition, DATABASES, Engine, Expiry, ItemRef, Pin, ValueKind};
 use crate::snapshot::format::{BLOCK_BYTES, Item, write_item};
@@ -252,7 +253,7 @@ impl Restoring<'_> {
         // It was counted there.
         self.contents.keys.remove(item.db);
         self.contents.write_item(loc, header, (item.key, item.value), expires_at_ms);
-        self.contents.note_fields(id);
+        note_fields(self.contents, id);
         true
     }
 }

@@ -6,6 +6,7 @@ use tiermem_model::advisor::Outcome;
 use tiermem_policy::Id;
 
 use super::contents::{Contents, entry};
+use super::expiry::note_fields;
 use super::item::{HEADER_BYTES, Header};
 use super::staged::Staged;
 use super::{Hit, ValueKind};
@@ -133,7 +134,7 @@ impl<'a> StagedReads<'a> {
             contents.keys.remove(db);
         }
         contents.write_item(loc, header, (key, item.value()), expires_at_ms);
-        contents.note_fields(id);
+        note_fields(contents, id);
         Some(id)
     }
 }

@@ -6,6 +6,7 @@ use tiermem_policy::shard::Entry;
 
 use super::DATABASES;
 use super::contents::{Contents, entry};
+use super::expiry::note_fields;
 use super::item::{HEADER_BYTES, Header};
 use super::seal::TakenUp;
 
@@ -97,7 +98,7 @@ impl WarmStart<'_> {
         } else {
             Header::note_changed(self.contents.items.tiers.bytes_mut(loc, HEADER_BYTES));
         }
-        self.contents.note_fields(id);
+        note_fields(self.contents, id);
         true
     }
 

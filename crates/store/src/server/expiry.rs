@@ -33,10 +33,12 @@ impl Core {
     /// A piece of what has expired; `false`: that was all.
     fn expire_piece(&mut self) -> bool {
         let begun = self.read_clock();
-        let piece = Duration::from_micros(self.engine.expiry_late_ms().clamp(PIECE_US.0, PIECE_US.1));
+        let piece = Duration::from_micros(
+            self.engine.between_requests().expiry_late_ms().clamp(PIECE_US.0, PIECE_US.1),
+        );
         let mut more = true;
         while more && self.clock.batch_end().saturating_duration_since(begun) < piece {
-            more = self.engine.expire_piece();
+            more = self.engine.between_requests().expire_piece();
         }
         self.engine.commit();
         settle_idle(&mut self.engine, &mut self.host.clients);

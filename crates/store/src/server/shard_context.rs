@@ -211,7 +211,7 @@ impl Core {
     pub(super) fn tick(&mut self) {
         let now = self.read_clock();
         self.host.clients.end_pause(self.host.now_us);
-        if self.engine.idle() {
+        if self.engine.between_requests().tick() {
             self.expiry_is_late.notify_one();
         }
         self.ticks += 1;

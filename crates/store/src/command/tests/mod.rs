@@ -44,7 +44,7 @@ impl Client {
     fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
         self.engine.set_clock(self.now_ms);
-        self.engine.idle();
+        self.engine.between_requests().tick();
         self.host.now_us = self.now_ms * 1000;
         super::settle_idle(&mut self.engine, &mut self.host.clients);
         self.host.clients.end_pause(self.host.now_us);
