@@ -291,5 +291,5 @@ def test_a_region_of_the_version_before_is_taken_up(serve: Callable[..., Store],
         assert found
         for key, value in found.items():
             name, number = key.decode().split(":")
-            expected = {"page": f"{number},".encode() * 500, "large": b"five pages " * 27000, "larger": bytes([int(number)]) * 150_000}
-            assert value == expected[name], key
+            piece, count = {"page": (f"{number},", 500), "large": ("five pages ", 27_000), "larger": (chr(int(number)), 150_000)}[name]
+            assert value == piece.encode() * count, key

@@ -108,8 +108,10 @@ def test_a_plan_moves_pages_and_says_what_came_of_it(guest: type[Machine], tmp_p
         result = guest("two-nodes", (768, 512)).run(PLANNED, files=files)
         assert result.exit_code == 0, result.output
         still, moving = (json.loads(result.files_out[name])[0] for name in ("first-touch", "plan"))
-        assert still["moved_bytes"] == 0 and 0 < still["slow_share"] < 1, still
-        if moving["moved_bytes"] > 0 and moving["slow_share"] < still["slow_share"]:
+        assert still["moved_bytes"] == 0, still
+        # Without an access that was seen there is no share.
+        shares = [row["slow_share"] for row in (still, moving)]
+        if None not in shares and moving["moved_bytes"] > 0 and shares[1] < shares[0] < 1:
             break
         assert attempt < 2, (still, moving)
     assert moving["failed_pages"] * 4096 < moving["moved_bytes"] / 10, moving
