@@ -33,7 +33,7 @@ fn read(file: &[u8]) {
             Block::End(_) | Block::Cut => break,
         }
     }
-    engine.idle();
+    engine.between_requests().tick();
 }
 
 fuzz_target!(|input: &[u8]| {
