@@ -336,7 +336,10 @@ recorded() {
     sleep 15
 }
 recorded off
-echo off >$monitors/0/state
+# The kernel answers EBUSY while the recorder's own command is under way.
+until echo off >$monitors/0/state; do
+    sleep 0.1
+done
 wait $recorder || exit 1
 recorded hung-up
 kill -HUP $recorder
