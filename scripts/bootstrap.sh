@@ -131,6 +131,16 @@ want_companions() {
     if have javac && ! have mvn; then need maven; fi
 }
 
+# The test of the dashboard asks a Prometheus. Debian's package would also run it as a service, so it is only unpacked. It is large.
+unpack_prometheus() {
+    { [ -n "${CI:-}" ] && have apt-get && ! have prometheus && [ ! -x "$target/tools/prometheus" ]; } || return 0
+    update_package_lists
+    mkdir -p "$target/tools/prometheus.d"
+    tools=$(cd "$target/tools" && pwd)
+    (cd "$tools/prometheus.d" && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && ln -sf "$PWD/usr/bin/prometheus" ..) >/dev/null ||
+        say "There is no Prometheus: the test of the dashboard is skipped."
+}
+
 # What fuzzing and the check of dependencies need beside the stable Rust. Only `make fuzz-smoke` and `make lint` ask for it, and
 # they say what is missing: so a machine without rustup or without a registry can still run all other tests.
 want_cargo_tools() {
@@ -207,5 +217,6 @@ check_cargo
 if [ "$purpose" = test ]; then
     make_environment
     link_redis_server
+    unpack_prometheus
     want_cargo_tools
 fi

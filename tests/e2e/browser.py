@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import html
+import http.server
 import json
 import pathlib
+import re
 import subprocess
+import threading
 import urllib.parse
+import urllib.request
 
 from store import PATIENCE_S
 
@@ -45,3 +50,61 @@ def visit(browser: str, page: str, tmp_path: pathlib.Path) -> str:
     assert console == []
     assert requested_hosts(net_log) == {urllib.parse.urlsplit(page).netloc}
     return done.stdout
+
+
+# The page in a frame as narrow as a phone, and below it what does not fit there: its words and by how much. A canvas has no words.
+NARROW = """<!doctype html><iframe id="page" src="/" style="width:360px; height:4000px; border:0"></iframe><pre id="found">not looked yet</pre>
+<script>
+setTimeout(() => {
+  const page = document.getElementById("page").contentDocument;
+  const found = [];
+  for (const it of page.body.querySelectorAll("*")) {
+    const words = [...it.childNodes].filter((node) => node.nodeType === 3 && node.data.trim()).map((node) => node.data.trim()).join(" ");
+    if (!words || !it.checkVisibility() || it.closest("script, style")) continue;
+    const range = page.createRange();
+    range.selectNodeContents(it);
+    const { left, right } = range.getBoundingClientRect();
+    // Labels that the style sheet adds count here; what is in the line has no width of its own.
+    const cut = it.clientWidth > 0 && it.scrollWidth > it.clientWidth;
+    if (cut || left < 0 || right > 360) found.push(`${words}: ${Math.round(left)} to ${Math.round(right)}`);
+  }
+  const wide = page.documentElement.scrollWidth;
+  if (wide > 360) found.push(`the page is ${wide} wide`);
+  document.getElementById("found").textContent = JSON.stringify(found);
+}, 4000);
+</script>"""
+
+
+def cut_words(browser: str, page: str, tmp_path: pathlib.Path) -> list[str]:
+    """The words of a live page that are not whole at a width of 360 pixels."""
+
+    class Around(http.server.BaseHTTPRequestHandler):
+        """The page's server, with one more page that looks at it: only one of the same origin may."""
+
+        def do_GET(self) -> None:
+            if self.path == "/narrow":
+                kind, body = "text/html", NARROW.encode()
+            else:
+                try:
+                    with urllib.request.urlopen(page.rstrip("/") + self.path, timeout=PATIENCE_S) as answer:
+                        kind, body = answer.headers["Content-Type"], answer.read()
+                except OSError:
+                    self.send_error(502)
+                    return
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Around) as around:
+        threading.Thread(target=around.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{around.server_address[1]}/narrow"
+        flags = [f"--user-data-dir={tmp_path / 'narrow'}", "--window-size=800,4200", "--virtual-time-budget=6000", "--dump-dom"]
+        done = subprocess.run([browser, *QUIET_CHROMIUM, *flags, url], capture_output=True, text=True, timeout=3 * PATIENCE_S, check=False)
+        around.shutdown()
+    found = re.search(r'<pre id="found">(\[.*?\])</pre>', done.stdout, re.DOTALL)
+    assert found, (done.stdout[-2000:], done.stderr[-2000:])
+    return json.loads(html.unescape(found[1]))

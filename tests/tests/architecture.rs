@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sim", &["base", "policy", "model", "trace"]),
     ("report", &["base", "model", "trace"]),
     ("tier", &["base", "sys"]),
-    ("live", &["base"]),
+    ("live", &["base", "sys"]),
     ("store", &["base", "sys", "policy", "model", "tier", "live"]),
     ("block", &["base", "sys", "policy", "model", "tier", "live"]),
     // The library that is loaded into other programs: as little as can be.

@@ -1,5 +1,5 @@
-//! History of a server's views, so that a page opened now shows rates and plots at once: the plots' counters
-//! of the last ten minutes, one sample a second, and whole views of the last minute, one every ten seconds.
+//! History of a server's views, so that a page opened now shows rates and plots at once: the plots' counters and whole views of the last
+//! hour, the fewer the older they are.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,12 +8,25 @@ use serde::Serialize;
 
 use crate::view::View;
 
-/// Samples kept: ten minutes of them.
-const SAMPLES_MAX: usize = 600;
-/// Whole views kept: a minute from the first to the last.
-const VIEWS_MAX: usize = 7;
-/// Samples from one whole view to the next.
-const VIEW_EVERY: u64 = 10;
+/// Seconds for which anything is kept.
+const KEPT_S: f64 = 3600.0;
+/// Of samples as old as this (seconds) one is kept in so many seconds. The page's plots show an hour in fewer points than that.
+const SAMPLE_STEPS: [Step; 2] = [Step { age_s: 0.0, every_s: 1.0 }, Step { age_s: 600.0, every_s: 10.0 }];
+/// The same of whole views. They are large, and the page compares with the one that is as old as the window it shows: `feed.js` keeps as
+/// many.
+const VIEW_STEPS: [Step; 3] = [
+    Step { age_s: 0.0, every_s: 10.0 },
+    Step { age_s: 65.0, every_s: 60.0 },
+    Step { age_s: 660.0, every_s: 300.0 },
+];
+/// The period is a second, and ticks come late: of two uptimes in one second the second is not lost.
+const SLACK_S: f64 = 0.5;
+
+/// From an age on, one is kept in so many seconds.
+struct Step {
+    age_s: f64,
+    every_s: f64,
+}
 
 /// The counters of one view, for the plots.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -31,19 +44,17 @@ pub struct Sample<C> {
 pub struct History<V: View> {
     samples: VecDeque<Sample<V::Counters>>,
     views: VecDeque<Arc<V>>,
-    samples_seen: u64,
 }
 
 impl<V: View> Default for History<V> {
     fn default() -> Self {
-        History { samples: VecDeque::new(), views: VecDeque::new(), samples_seen: 0 }
+        History { samples: VecDeque::new(), views: VecDeque::new() }
     }
 }
 
 impl<V: View> Clone for History<V> {
     fn clone(&self) -> Self {
-        let (samples, views) = (self.samples.clone(), self.views.clone());
-        History { samples, views, samples_seen: self.samples_seen }
+        History { samples: self.samples.clone(), views: self.views.clone() }
     }
 }
 
@@ -54,11 +65,13 @@ impl<V: View> History<V> {
         if uptime_s == 0.0 || self.samples.back().is_some_and(|last| last.uptime_s == uptime_s) {
             return;
         }
-        push_bounded(&mut self.samples, Sample { unix_s, uptime_s, counters: view.counters() }, SAMPLES_MAX);
-        if self.samples_seen.is_multiple_of(VIEW_EVERY) {
-            push_bounded(&mut self.views, view.clone(), VIEWS_MAX);
+        self.samples.push_back(Sample { unix_s, uptime_s, counters: view.counters() });
+        thin(&mut self.samples, uptime_s, &SAMPLE_STEPS, |sample| sample.uptime_s);
+        let newest_s = self.views.back().map(|view| view.uptime_s());
+        if newest_s.is_none_or(|newest_s| uptime_s - newest_s >= VIEW_STEPS[0].every_s - SLACK_S) {
+            self.views.push_back(view.clone());
+            thin(&mut self.views, uptime_s, &VIEW_STEPS, |view| view.uptime_s());
         }
-        self.samples_seen += 1;
     }
 
     /// The samples.
@@ -72,11 +85,20 @@ impl<V: View> History<V> {
     }
 }
 
-fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, limit: usize) {
-    if queue.len() == limit {
-        queue.pop_front();
-    }
-    queue.push_back(item);
+/// Keeps of the items, oldest first, those that `steps` want at `now_s`. An item that goes lies within its step of an older one that stays.
+fn thin<T>(items: &mut VecDeque<T>, now_s: f64, steps: &[Step], uptime_s: impl Fn(&T) -> f64) {
+    let mut last_s = None;
+    items.retain(|item| {
+        let at_s = uptime_s(item);
+        let age_s = now_s - at_s;
+        let every_s = steps.iter().rev().find(|step| age_s >= step.age_s).map_or(0.0, |step| step.every_s);
+        let stays =
+            age_s <= KEPT_S + every_s && last_s.is_none_or(|last_s| at_s - last_s >= every_s - SLACK_S);
+        if stays {
+            last_s = Some(at_s);
+        }
+        stays
+    });
 }
 
 #[cfg(test)]
@@ -103,19 +125,35 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_the_newest_and_nothing_twice() {
+    fn it_keeps_an_hour_and_nothing_twice() {
         let mut history = History::default();
         let view = |uptime_s| Arc::new(Clock { uptime_s });
         history.push(&view(0.0), 0.0);
-        for second in 0..2 * SAMPLES_MAX {
-            history.push(&view((second / 2 + 1) as f64), second as f64);
+        // The server publishes less often than is asked, and not to the second.
+        for half in 2..2 * 9000 {
+            let second = half / 2;
+            history.push(&view(f64::from(second) + 0.1 * f64::from(second % 3)), f64::from(half) / 2.0);
         }
-        assert_eq!(history.samples().len(), SAMPLES_MAX);
-        history.push(&view(601.0), 0.0);
-        let uptimes = |sample: Option<&Sample<()>>| sample.map(|sample| sample.uptime_s);
-        assert_eq!(uptimes(history.samples().front()), Some(2.0));
-        assert_eq!(uptimes(history.samples().back()), Some(601.0));
-        let views: Vec<_> = history.views().map(|view| view.uptime_s).collect();
-        assert_eq!(views, [541.0, 551.0, 561.0, 571.0, 581.0, 591.0, 601.0]);
+        let uptimes: Vec<f64> = history.samples().iter().map(|sample| sample.uptime_s).collect();
+        assert!(
+            uptimes.is_sorted_by(|a, b| a < b) && (900..930).contains(&uptimes.len()),
+            "{}",
+            uptimes.len()
+        );
+        let last_s = uptimes[uptimes.len() - 1];
+        assert!((3590.0..3612.0).contains(&(last_s - uptimes[0])), "{last_s} {}", uptimes[0]);
+        for pair in uptimes.windows(2) {
+            let most_s = if last_s - pair[1] < 590.0 { 1.5 } else { 11.0 };
+            assert!(pair[1] - pair[0] <= most_s, "{pair:?} at {last_s}");
+        }
+        let views: Vec<f64> = history.views().map(|view| view.uptime_s).collect();
+        assert!((20..32).contains(&views.len()), "{views:?}");
+        // For each window of the page there is one about as old.
+        for (window_s, slack_s) in [(10.0, 10.0), (60.0, 10.0), (600.0, 60.0), (3300.0, 300.0)] {
+            assert!(
+                views.iter().any(|at_s| (last_s - at_s - window_s).abs() <= slack_s),
+                "{window_s}: {views:?}"
+            );
+        }
     }
 }

@@ -4,11 +4,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tiermem_sys::process_use::{open_files, process_use};
 
 /// The content type of this format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// All names begin with this.
+/// Names begin with this ...
 const PREFIX: &str = "tiermem_";
+/// ... but for those that every program has which Prometheus asks.
+const PROCESS_PREFIX: &str = "process_";
 
 /// Text under construction.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +27,31 @@ impl Exposition {
         text.sample("build_info", &format!("{{version=\"{}\"}}", escape(version)), 1);
         text.single("ready", "Whether requests are served: 1 or 0.", u8::from(ready));
         text.single("uptime_seconds", "Time since the server started.", uptime_s);
+        text.process(uptime_s);
         text
+    }
+
+    /// What the process uses, by the names that Prometheus gives it in all programs.
+    fn process(&mut self, uptime_s: f64) {
+        let used = process_use();
+        let (open, most) = open_files();
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        self.of_process("cpu_seconds_total", "Processor time that the process has used.", Some(used.cpu_s));
+        let bytes = Some(used.resident_bytes);
+        self.of_process("resident_memory_bytes", "Bytes of the process that are in memory.", bytes);
+        self.of_process("virtual_memory_bytes", "Bytes of the address space.", Some(used.virtual_bytes));
+        self.of_process("threads", "Threads of the process.", Some(used.threads));
+        self.of_process("open_fds", "Files that the process has open.", open);
+        self.of_process("max_fds", "Files that the process may have open.", most);
+        let start_s = Some(now_s - uptime_s);
+        self.of_process("start_time_seconds", "When the server started, in seconds since 1970.", start_s);
+    }
+
+    fn of_process(&mut self, name: &str, help: &str, value: Option<impl Display>) {
+        let Some(value) = value else { return };
+        let kind = kind_of(name);
+        let name = format!("{PROCESS_PREFIX}{name}");
+        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"));
     }
 
     /// Begins a family of samples.
@@ -32,7 +61,7 @@ impl Exposition {
 
     /// A family of counters or gauges: names of counters end in `_total`, those of gauges never do.
     pub fn plain_family(&mut self, name: &str, help: &str) {
-        self.family(name, if name.ends_with("_total") { "counter" } else { "gauge" }, help);
+        self.family(name, kind_of(name), help);
     }
 
     /// A sample. Labels are in braces, their values [escaped](escape).
@@ -55,6 +84,10 @@ impl Exposition {
         // Writing to a string cannot fail.
         let _ = self.0.write_fmt(text);
     }
+}
+
+fn kind_of(name: &str) -> &'static str {
+    if name.ends_with("_total") { "counter" } else { "gauge" }
 }
 
 /// Escapes a label's value: a name may have any characters that the configuration allows.
@@ -89,7 +122,9 @@ pub fn check(text: &str) -> Result<BTreeMap<String, f64>, String> {
         }
         let Some((series, value)) = line.rsplit_once(' ') else { return wrong("no sample") };
         let name = series.split('{').next().unwrap_or_default();
-        if !name.starts_with(PREFIX) || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
+        if ![PREFIX, PROCESS_PREFIX].iter().any(|prefix| name.starts_with(prefix))
+            || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        {
             return wrong("no name of ours");
         }
         let family = ["_bucket", "_sum", "_count"]
@@ -127,6 +162,8 @@ mod tests {
         assert_eq!(samples["tiermem_ready"], 1.0);
         assert_eq!(samples["tiermem_uptime_seconds"], 2.5);
         assert_eq!(samples["tiermem_build_info{version=\"1.2.3\"}"], 1.0);
+        assert!(samples["process_resident_memory_bytes"] > 65_536.0);
+        assert!(samples["process_open_fds"] <= samples["process_max_fds"]);
         assert_eq!(samples["tiermem_hits_total{name=\"odd \\\"\\\\\\nname\"}"], 7.0);
     }
 

@@ -1,7 +1,8 @@
 //! Live pages: files embedded in the program, so that they work without a network.
 //!
 //! A page brings its HTML and the scripts that are its own. All share, under `/page/`: `live.css`, `dom.js` (elements), `figures.js`
-//! (numbers as people read them), `charts.js` (plots, drawn by `uplot.js` with `uplot.css`), and `feed.js`, which follows a server.
+//! (numbers as people read them), `charts.js` (plots, drawn by `uplot.js` with `uplot.css`), `window.js` (how far back all of it looks), and
+//! `feed.js`, which follows a server.
 
 use axum::Router;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
@@ -47,12 +48,13 @@ impl File {
     }
 }
 
-const SHARED: [File; 7] = [
+const SHARED: [File; 8] = [
     File::css("/page/live.css", include_str!("page/live.css")),
     File::js("/page/dom.js", include_str!("page/dom.js")),
     File::js("/page/figures.js", include_str!("page/figures.js")),
     File::js("/page/charts.js", include_str!("page/charts.js")),
     File::js("/page/feed.js", include_str!("page/feed.js")),
+    File::js("/page/window.js", include_str!("page/window.js")),
     File::js("/page/uplot.js", include_str!("page/vendor/uPlot.iife.min.js")),
     File::css("/page/uplot.css", include_str!("page/vendor/uPlot.min.css")),
 ];

@@ -15,6 +15,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
+use tiermem_sys::memory::resident_bytes;
 use tokio::sync::{oneshot, watch};
 
 use crate::history::{History, Sample};
@@ -254,6 +255,8 @@ struct Snapshot<'a, V> {
     ready: bool,
     /// The server's clock, in seconds since 1970: the page's may be wrong.
     unix_s: f64,
+    /// Bytes of the process that are in memory.
+    resident_bytes: u64,
     #[serde(flatten)]
     view: &'a V,
 }
@@ -263,6 +266,7 @@ async fn snapshot<V: View>(State(shared): State<Shared<V>>) -> Response {
     json(&Snapshot {
         ready: shared.ready.load(Relaxed) && view.trouble().is_none(),
         unix_s: unix_s(),
+        resident_bytes: resident_bytes().unwrap_or(0),
         view: &*view,
     })
 }

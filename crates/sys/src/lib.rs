@@ -29,6 +29,7 @@ pub mod populate;
 pub mod prefetch;
 mod proc_text;
 pub mod process_advice;
+pub mod process_use;
 pub mod shared_files;
 pub mod smaps;
 pub mod swap;

@@ -32,7 +32,7 @@ fn parse_total(meminfo: &str) -> Option<u64> {
 }
 
 /// The bytes in a line of the form `Name:   123 kB`.
-fn kib_field(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn kib_field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }

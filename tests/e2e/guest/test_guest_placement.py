@@ -14,8 +14,9 @@ from store import binary
 from test_observe import retried
 
 PROGRAMS = pathlib.Path(binary()).parent
-# Memory of its own, 64 MiB, that it goes through again and again; the rest of a program is small beside it.
-FILL = "dd if=/dev/zero of=/dev/null bs=64M count=40"
+# Memory of its own, 64 MiB, that it goes through for a time; the rest of a program is small beside it. Where its memory lies is looked at
+# now and then, so a program that ends sooner on a fast machine than it is looked at on a busy one would not be seen with all of it.
+FILL = "hotspot --footprint 67108864 --hot 67108864 --background 0 --per-second 200000 --pass-ms 3000 --passes 1"
 OF_THEM = 64 << 20
 
 # Small pages, so that interleaving is seen page by page.
@@ -40,7 +41,7 @@ def shares(told: dict, strategy: str) -> dict[int, float]:
 
 
 def test_memory_lies_where_the_placement_says(guest: type[Machine]) -> None:
-    result = guest("two-nodes", (768, 512)).run(PLACES, files={"/bin/tiermem": binary()})
+    result = guest("two-nodes", (768, 512)).run(PLACES, files=with_programs("hotspot"))
     assert result.exit_code == 0, result.output
     told = {name: json.loads(text) for name, text in result.files_out.items() if text.startswith(b"{")}
     for name, on_far_node in [("default", 0), ("local", 0), ("remote", 1), ("interleave", 0.5), ("weighted=3:1", 0.25)]:
@@ -58,7 +59,7 @@ def test_memory_lies_where_the_placement_says(guest: type[Machine]) -> None:
 
 def test_the_kernels_tiers_are_told(guest: type[Machine]) -> None:
     script = f"tiermem run --place interleave --format json -- {FILL} >/out/told"
-    result = guest("two-nodes-hmat", (768, 512)).run(script, files={"/bin/tiermem": binary()})
+    result = guest("two-nodes-hmat", (768, 512)).run(script, files=with_programs("hotspot"))
     assert result.exit_code == 0, result.output
     tiers = {row["node"]: row["tier"] for row in json.loads(result.files_out["told"])["nodes"]}
     assert tiers[1] > tiers[0]

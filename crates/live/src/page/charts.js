@@ -2,9 +2,7 @@
 // cursor, those of that moment.
 
 import { bound, micros, tick } from "/page/figures.js";
-
-/** Seconds that the plots over time show. */
-export const WINDOW_S = 600;
+import { windowS } from "/page/window.js";
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -32,6 +30,12 @@ export function axis(options) {
 
 /** The value axis on the left, for counts from 0 up. */
 export const countAxis = () => axis({ size: 48, values: (plot, splits) => splits.map((v) => v === null ? "" : tick(v)) });
+
+/** The time of day, with seconds where the window is short. */
+function clock(unixS) {
+  const text = new Date(unixS * 1000).toLocaleTimeString("en-GB");
+  return windowS() < 300 ? text : text.slice(0, 5);
+}
 
 /** From 0 to a little over the largest value, and never empty. */
 export const fromZero = (plot, min, max) => [0, Math.max(max * 1.08, 10)];
@@ -69,10 +73,10 @@ export function overTime(id, series, axes, scales, data) {
     padding: [8, 20, 0, 0],
     cursor: { sync: { key: "time" }, drag: { x: false, y: false }, points: { size: 7 }, y: false },
     scales: {
-      x: { time: true, range: () => { const end = data()[0].at(-1) ?? Date.now() / 1000; return [end - WINDOW_S, end]; } },
+      x: { time: true, range: () => { const end = data()[0].at(-1) ?? Date.now() / 1000; return [end - windowS(), end]; } },
       ...scales,
     },
-    axes: [axis({ space: 60, incrs: [60, 120, 300], values: "{HH}:{mm}" }), ...axes()],
+    axes: [axis({ space: () => windowS() < 300 ? 80 : 60, incrs: [10, 15, 30, 60, 120, 300, 600, 900], values: (plot, splits) => splits.map(clock) }), ...axes()],
     series: [{}, ...series.map((s) => ({
       stroke: css(s.color), width: s.width ?? 1.5, scale: s.scale,
       fill: s.filled ? `${css(s.color)}22` : undefined,
@@ -92,7 +96,7 @@ const BARS_MIN = 10;
  * counts are of all up to the bound; the older one may be undefined. The axis spans what held all but the slowest ten-thousandth of requests
  * since the start, so that it stays where it is and one odd request does not squeeze the rest.
  */
-export function bars({ buckets, count: total }, before) {
+function bars({ buckets, count: total }, before) {
   const within = (histogram, n) => histogram.buckets[n].count - (n > 0 ? histogram.buckets[n - 1].count : 0);
   const fastest = buckets.findIndex((bucket) => bucket.count > total * 1e-4);
   const slowest = buckets.findIndex((bucket) => bucket.count >= total * 0.9999);
@@ -104,6 +108,23 @@ export function bars({ buckets, count: total }, before) {
     bounds: buckets.slice(from, to).map((bucket) => bucket.upper_us),
     shares: counts.slice(from, to).map((n) => requests > 0 ? n / requests : 0),
   };
+}
+
+/** The time that `quantile` of the requests between two histograms did not exceed, as near as buckets tell; NaN without requests. */
+export function quantile(now, before, quantile) {
+  const total = now.count - (before?.count ?? 0);
+  const upTo = (n) => n < 0 ? 0 : now.buckets[n].count - (before?.buckets[n].count ?? 0);
+  const n = total > 0 ? now.buckets.findIndex((_, n) => upTo(n) >= quantile * total) : -1;
+  if (n < 0) return NaN;
+  const [from, to] = [n > 0 ? now.buckets[n - 1].upper_us : now.buckets[0].upper_us / 2, now.buckets[n].upper_us];
+  // Between two bounds times are taken to lie evenly on the axis, which is logarithmic.
+  return from * (to / from) ** ((quantile * total - upTo(n - 1)) / (upTo(n) - upTo(n - 1)));
+}
+
+/** All that `latency` shows of the requests between two histograms. */
+export function times(now, before) {
+  const [p50, p99, p999] = [0.5, 0.99, 0.999].map((share) => quantile(now, before, share));
+  return { ...bars(now, before), p50, p99, p999 };
 }
 
 /**
@@ -153,7 +174,7 @@ export function latency(id, data) {
       axis({
         grid: { show: false },
         // Upper bounds stand at the right edges of their bars.
-        splits: () => data().bounds.map((_, n) => n + 0.5).filter((_, n) => n % Math.ceil(data().bounds.length / 7) === 0),
+        splits: () => data().bounds.map((_, n) => n + 0.5).filter((_, n) => n % Math.ceil(data().bounds.length / Math.floor(width / 64)) === 0),
         values: (plot, splits) => splits.map((x) => bound(data().bounds[Math.round(x - 0.5)])),
       }),
       axis({ size: 48, values: (plot, splits) => splits.map((v) => `${+(v * 100).toFixed(1)}%`) }),

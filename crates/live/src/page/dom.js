@@ -22,6 +22,19 @@ export function shape(tag, attributes) {
   return made;
 }
 
+/** Shows what an operator must know, or nothing. */
+export function showAlerts(told) {
+  const list = $("alerts");
+  list.hidden = told.length === 0;
+  const shown = [...list.children].map((item) => item.textContent);
+  if (shown.join() !== told.join()) list.replaceChildren(...told.map((words) => element("li", "", words)));
+}
+
+/** Names the window wherever the page says what its figures are over. */
+export function nameWindow(words) {
+  document.querySelectorAll(".window-words").forEach((place) => { place.textContent = words; });
+}
+
 /** Makes table cells from pairs of a label, which narrow screens show, and a text. */
 export function cells(pairs) {
   return pairs.map(([label, value]) => {

@@ -1,18 +1,18 @@
 // Asks the server for a snapshot each second and hands it on. Rates are differences of counters over the server's
 // own uptime, so that a slow network changes nothing.
 
-import { WINDOW_S } from "/page/charts.js";
 import { text } from "/page/dom.js";
 import { count, duration } from "/page/figures.js";
+import { LONGEST_S, offer, over, windowS } from "/page/window.js";
 
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 3000;
-/** Seconds for which snapshots are kept: a minute, for histograms. */
-const KEPT_S = 60;
-/** Rates in tables and headlines are over so many seconds, to be calm enough to read. */
-const CALM_S = 10;
+/** Snapshots as old as the first number of seconds are kept once in the second: as the server keeps them, but for the last minute. */
+const STEPS = [[660, 300], [65, 60], [0, 0]];
 /** Without a sample for longer than this, the page asks for what it missed. */
 const GAP_S = 5;
+/** Lines run on between samples that are no further apart: the server keeps older ones at a distance of ten seconds. */
+const BREAK_S = 15;
 
 function showHeader(now) {
   text("state", now.ready ? "ready" : "not ready");
@@ -35,8 +35,8 @@ async function get(path) {
  * - `lines` gives for each line of the plots a function of a sample, the one before it, and the seconds between: its value
  *   there, or null for none.
  * - `comparable(old, now)` tells whether `old` counts the same things as `now`, and no more of any.
- * - `show(now, before, first, rows)` is called with each new snapshot: with one of some ten seconds ago and the oldest of the last
- *   minute, null where there is none, and the plots' columns: `time`, and one for each line.
+ * - `show(now, before, rows, words)` is called with each new snapshot and when another window is chosen: with the snapshot at the window's
+ *   beginning, null where there is none; the plots' columns: `time`, and one for each line; and what the window is called: "last 1 min".
  */
 export function follow({ sample, lines, comparable, show }) {
   /** The newest snapshots, oldest first. */
@@ -55,10 +55,10 @@ export function follow({ sample, lines, comparable, show }) {
     if (!before) return;
     const seconds = now.uptime_s - before.uptime_s;
     // A restart, or a gap in which nobody looked: the lines break.
-    const broken = seconds <= 0 || seconds > GAP_S;
+    const broken = seconds <= 0 || seconds > BREAK_S;
     rows.time.push(now.unix_s);
     Object.entries(lines).forEach(([name, line]) => rows[name].push(broken ? null : line(now, before, seconds)));
-    const old = rows.time.findIndex((time) => time >= now.unix_s - WINDOW_S);
+    const old = rows.time.findIndex((time) => time >= now.unix_s - LONGEST_S);
     if (old > 0) Object.values(rows).forEach((column) => column.splice(0, old));
   }
 
@@ -74,11 +74,32 @@ export function follow({ sample, lines, comparable, show }) {
     kept = views;
   }
 
-  /** The snapshot to compare with for rates over `seconds`, or null when there is none yet. */
-  function earlier(seconds) {
+  /** The snapshot at the window's beginning, or null when there is none yet. */
+  function beginning() {
     const now = kept.at(-1);
     const age = (snapshot) => now.uptime_s - snapshot.uptime_s;
-    return kept.find((snapshot) => age(snapshot) <= seconds + 0.5 && age(snapshot) >= 0.5) ?? null;
+    const off = (snapshot) => Math.abs(age(snapshot) - windowS());
+    return kept.filter((snapshot) => age(snapshot) >= 0.5)
+      .reduce((best, snapshot) => best === null || off(snapshot) < off(best) ? snapshot : best, null);
+  }
+
+  /** Forgets of the snapshots, oldest first, those that no window needs. */
+  function thin(now) {
+    let last = -Infinity;
+    kept = kept.filter((old) => {
+      const age = now.uptime_s - old.uptime_s;
+      const [, step] = STEPS.find(([from]) => age >= from) ?? [0, 0];
+      const stays = age <= LONGEST_S + step && old.uptime_s - last >= step - 0.5;
+      if (stays) last = old.uptime_s;
+      return stays;
+    });
+  }
+
+  function showNewest() {
+    const now = kept.at(-1);
+    if (!now) return;
+    const before = beginning();
+    show(now, before, rows, over(before ? now.uptime_s - before.uptime_s : NaN));
   }
 
   function take(now) {
@@ -87,10 +108,11 @@ export function follow({ sample, lines, comparable, show }) {
     if (shownUptime === now.uptime_s) return;
     shownUptime = now.uptime_s;
     // Counters are compared only with older ones of the same server, which counts from 0 again when restarted.
-    kept = kept.filter((old) => old.uptime_s < now.uptime_s && now.uptime_s - old.uptime_s <= KEPT_S + 0.5 && comparable(old, now));
+    kept = kept.filter((old) => old.uptime_s < now.uptime_s && comparable(old, now));
     kept.push(now);
+    thin(now);
     plotSample({ unix_s: now.unix_s, uptime_s: now.uptime_s, ...sample(now) });
-    show(now, earlier(CALM_S), kept[0] === now ? null : kept[0], rows);
+    showNewest();
   }
 
   async function ask() {
@@ -107,6 +129,7 @@ export function follow({ sample, lines, comparable, show }) {
     setTimeout(ask, PERIOD_MS);
   }
 
+  offer(showNewest);
   ask();
 }
 

@@ -51,11 +51,12 @@ export function bound(us) {
   return us < 1e6 ? `${Math.round(us / 1000)} ms` : `${Math.round(us / 1e6)} s`;
 }
 
-/** Time since the start: 42 s, 3 min 20 s, 5 h 12 min, 3 d 4 h. */
+/** A time that has passed: 42 s, 3 min 20 s, 10 min, 5 h 12 min, 3 d 4 h. */
 export function duration(seconds) {
   const s = Math.floor(seconds);
+  const both = (large, small) => small.startsWith("0 ") ? large : `${large} ${small}`;
   if (s < 60) return `${s} s`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
-  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
-  return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
+  if (s < 3600) return both(`${Math.floor(s / 60)} min`, `${s % 60} s`);
+  if (s < 86400) return both(`${Math.floor(s / 3600)} h`, `${Math.floor(s / 60) % 60} min`);
+  return both(`${Math.floor(s / 86400)} d`, `${Math.floor(s / 3600) % 24} h`);
 }

@@ -7,6 +7,7 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use tiermem_sys::child::Usage;
+use tiermem_sys::cpu_time::thread_cpu_time;
 use tiermem_sys::numa::{self, Policy, Weights};
 use tiermem_sys::pidfd::PidFd;
 use tiermem_sys::{affinity, page_cache};
@@ -20,8 +21,9 @@ use crate::capture::{CaptureError, Stop};
 /// When a program's pages are looked at first, and how long after that at most.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 const LOOKS_APART_MAX: Duration = Duration::from_millis(500);
-/// A look at residency delays the program's own page faults, so it may take one part in this number of the time.
-const LOOK_SHARE: u32 = 100;
+/// A look at residency delays the program's own page faults, so it may take one part in this number of the time. Its time is that of the
+/// processor: where other programs have the processors meanwhile, this one does not wait for the look.
+const LOOK_SHARE: u32 = 20;
 
 /// How a program is started cold: without its files in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,12 +130,12 @@ impl Looks {
     }
 
     fn look_if_due(&mut self, pid: u32) {
-        let now = Instant::now();
-        if now < self.next {
+        if Instant::now() < self.next {
             return;
         }
+        let begun = thread_cpu_time();
         let residency = Residency::of_program(pid);
-        let took = now.elapsed();
+        let took = thread_cpu_time().saturating_sub(begun);
         if residency.total() >= self.most.total() {
             self.most = residency;
         }

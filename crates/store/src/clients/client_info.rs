@@ -92,6 +92,15 @@ impl ClientInfo {
         }
     }
 
+    /// The name of its last command, with the container's before it; `NULL` before the first.
+    pub fn command_name(&self) -> String {
+        match self.command {
+            ("", "") => "NULL".to_owned(),
+            ("", name) => name.to_owned(),
+            (container, name) => format!("{container}|{name}"),
+        }
+    }
+
     /// The name of its user.
     pub fn user_name(&self) -> &str {
         self.user.as_deref().unwrap_or(DEFAULT)

@@ -40,11 +40,7 @@ pub fn describe(clients: &Clients, slot: Slot, now_us: u64) -> Vec<u8> {
     line.extend_from_slice(&client_info.name);
     let (unsent, pushed) = clients.output().waiting_for(slot);
     let waiting = unsent + pushed;
-    let command = match client_info.command {
-        ("", "") => "NULL".to_owned(),
-        ("", name) => name.to_owned(),
-        (container, name) => format!("{container}|{name}"),
-    };
+    let command = client_info.command_name();
     let redirect = clients.tracking().mode(slot).map_or(-1, |it| it.redirect as i64);
     let mut rest = String::new();
     // Writing to a string does not fail.

@@ -219,7 +219,7 @@ impl OutputBuffers {
     }
 
     /// Of one client: replies that its connection has not sent, and what was pushed to it, in bytes.
-    pub(super) fn waiting_for(&self, slot: Slot) -> (usize, usize) {
+    pub fn waiting_for(&self, slot: Slot) -> (usize, usize) {
         let buffer = &self.buffers[slot as usize];
         (buffer.unsent, buffer.pushed.len())
     }

@@ -312,8 +312,7 @@ fn errorstats(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::R
 
 fn latencystats(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result {
     for (number, spec) in Spec::all(COMMANDS).enumerate() {
-        let figures = facts.commands.figures(number);
-        if let Some([p50, p99, p999]) = figures.and_then(|it| it.percentiles_usec) {
+        if let Some([p50, p99, p999]) = facts.commands.percentiles_usec(number) {
             let name = spec.full_name();
             write!(text, "latency_percentiles_usec_{name}:p50={p50:.3},p99={p99:.3},p99.9={p999:.3}\r\n")?;
         }

@@ -217,7 +217,7 @@ impl Host {
     /// Begins the statistics that `INFO` shows anew; `engine` are the engine's now.
     pub fn forget_statistics(&mut self, engine: EngineStats) {
         *self.stats_base = (self.stats.clone(), engine);
-        self.command_statistics = CommandStatistics::default();
+        self.command_statistics.begin_anew();
         self.timing.latencies.calls.clear();
     }
 }

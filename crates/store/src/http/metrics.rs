@@ -2,8 +2,9 @@
 
 use tiermem_live::metrics::{Exposition, escape};
 
-use super::view::View;
+use super::view::{SnapshotFile, View};
 use crate::engine::{DivisionStats, FlashFigures, TenantStats, TenantTierStats, TierStats};
+use crate::stats::{Activity, CallFigures, ServerStats};
 
 /// All figures as text.
 pub fn render(view: &View, ready: bool) -> String {
@@ -43,7 +44,87 @@ pub fn render(view: &View, ready: bool) -> String {
         flash(&mut text, figures);
     }
     latency(&mut text, view);
+    server(&mut text, &view.server);
+    commands(&mut text, &view.activity);
+    if let Some(file) = &view.snapshots {
+        snapshots(&mut text, file);
+    }
     text.into_text()
+}
+
+fn server(text: &mut Exposition, stats: &ServerStats) {
+    let figures = [
+        ("connections_received_total", "Connections accepted.", stats.connections_received),
+        (
+            "connections_rejected_total",
+            "Connections refused because there were too many.",
+            stats.connections_rejected,
+        ),
+        (
+            "clients_dropped_total",
+            "Connections closed because they were idle or stalled, or broke the protocol.",
+            stats.clients_dropped,
+        ),
+        (
+            "clients_blocked_on_output",
+            "Clients not read from because they do not read their replies.",
+            stats.clients_blocked_on_output,
+        ),
+        (
+            "clients_waiting_for_buffer",
+            "Clients with a large request that waits for buffer space.",
+            stats.clients_waiting_for_buffer,
+        ),
+        ("request_buffer_bytes", "Bytes of unfinished requests.", stats.request_buffer_bytes),
+        (
+            "reply_buffer_bytes",
+            "Bytes of replies not yet sent, pinned values among them.",
+            stats.reply_buffer_bytes,
+        ),
+    ];
+    for (name, help, value) in figures {
+        text.single(name, help, value);
+    }
+}
+
+/// Commands that were called, and error replies by code.
+fn commands(text: &mut Exposition, activity: &Activity) {
+    type Field = (&'static str, &'static str, fn(&CallFigures) -> f64);
+    const FIELDS: [Field; 4] = [
+        ("command_calls_total", "Calls of the command.", |it| it.calls as f64),
+        ("command_failures_total", "Calls of the command that ended in an error.", |it| it.failed as f64),
+        ("command_rejections_total", "Calls of the command refused before they began.", |it| {
+            it.rejected as f64
+        }),
+        ("command_seconds_total", "Time of the command's calls together, estimated from a sample.", |it| {
+            it.usec as f64 / 1e6
+        }),
+    ];
+    for (name, help, value) in FIELDS {
+        text.plain_family(name, help);
+        for (command, calls) in &activity.commands {
+            text.sample(name, &format!("{{command=\"{}\"}}", escape(command)), value(calls));
+        }
+    }
+    text.plain_family("error_replies_total", "Error replies by their code.");
+    for (code, count) in &activity.errors {
+        text.sample("error_replies_total", &format!("{{code=\"{}\"}}", escape(code)), count);
+    }
+}
+
+fn snapshots(text: &mut Exposition, file: &SnapshotFile) {
+    text.single("snapshots_total", "Snapshots written.", file.written);
+    text.single("snapshot_changes", "Values written since the last snapshot.", file.changes);
+    text.single(
+        "snapshot_failed",
+        "1 if the last snapshot could not be written, else 0.",
+        u8::from(file.failed),
+    );
+    let running = u8::from(file.running_s.is_some());
+    text.single("snapshot_running", "1 while a snapshot is written in the background, else 0.", running);
+    if let Some(age_s) = file.age_s {
+        text.single("snapshot_age_seconds", "Time since the last snapshot was written.", age_s);
+    }
 }
 
 fn flash(text: &mut Exposition, figures: &FlashFigures) {

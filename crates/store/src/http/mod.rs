@@ -14,6 +14,7 @@ impl tiermem_live::View for View {
         File::html(include_str!("page/index.html")),
         File::css("/page/store.css", include_str!("page/store.css")),
         File::js("/page/live.js", include_str!("page/live.js")),
+        File::js("/page/operation.js", include_str!("page/operation.js")),
         File::js("/page/plots.js", include_str!("page/plots.js")),
         File::js("/page/tenants.js", include_str!("page/tenants.js")),
     ];

@@ -4,6 +4,8 @@ use serde::Serialize;
 
 use crate::engine::EngineStats;
 use crate::server::Snapshot;
+use crate::shards::shard_stats::SaveFigures;
+use crate::stats::{Activity, ServerStats};
 
 /// All figures at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -23,8 +25,44 @@ pub struct View {
     pub net_output_bytes: u64,
     /// The engine's figures.
     pub engine: EngineStats,
+    /// The server's: connections, buffers, refusals.
+    pub server: ServerStats,
     /// Service times of requests.
     pub latency: Latency,
+    /// Which commands run and fail, what was slow lately, and which clients hold most.
+    pub activity: Activity,
+    /// The snapshot file; `None`: there is none.
+    pub snapshots: Option<SnapshotFile>,
+}
+
+/// How it stands with the snapshot file.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct SnapshotFile {
+    /// Snapshots written since the start.
+    pub written: u64,
+    /// Seconds since the last one was written; `None`: none was since the start.
+    pub age_s: Option<u64>,
+    /// Values written since then.
+    pub changes: u64,
+    /// Whether the last attempt failed.
+    pub failed: bool,
+    /// For how many seconds one has been under way in the background; `None`: none is.
+    pub running_s: Option<u64>,
+    /// Seconds that the last one in the background took.
+    pub took_s: Option<u64>,
+}
+
+impl SnapshotFile {
+    fn of(saves: &SaveFigures, now_s: u64) -> Self {
+        SnapshotFile {
+            written: saves.saves,
+            age_s: (saves.saves > 0).then(|| now_s.saturating_sub(saves.last_save_s)),
+            changes: saves.changes,
+            failed: saves.last_failed,
+            running_s: saves.running_since_s.map(|since_s| now_s.saturating_sub(since_s)),
+            took_s: saves.last_background_s,
+        }
+    }
 }
 
 /// Latency of requests.
@@ -68,6 +106,9 @@ impl View {
             net_input_bytes: snapshot.server.net_input_bytes,
             net_output_bytes: snapshot.server.net_output_bytes,
             engine: snapshot.engine.clone(),
+            server: snapshot.server.clone(),
+            activity: snapshot.activity.clone(),
+            snapshots: snapshot.saves.as_ref().map(|saves| SnapshotFile::of(saves, snapshot.now_s)),
             latency: Latency {
                 buckets: all.buckets.iter().map(bucket).collect(),
                 count: all.requests,

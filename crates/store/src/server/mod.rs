@@ -9,6 +9,7 @@
 //! - a client that does not read its replies is not read from, and its queue ends at a limit.
 
 mod accept;
+mod activity;
 mod background_save;
 mod bind;
 mod clock;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::ServerConfig;
+use super::activity::activity;
 use super::clock::Clock;
 use super::latency::{Latency, summarize};
 use super::request_budget::{Budget, READ_BYTES};
@@ -256,10 +257,14 @@ impl Core {
         self.host.input_bytes_per_sec = per_sec(stats.net_input_bytes, before.net_input_bytes);
         self.host.output_bytes_per_sec = per_sec(stats.net_output_bytes, before.net_output_bytes);
         let times = self.latency.end_period();
+        let mut activity = activity(&self.host, now_us);
         let mut others = Vec::new();
         if let Some(mailboxes) = &self.host.mailboxes {
-            mailboxes.shard_stats.show_times(mailboxes.placement.own, times.clone());
-            others = mailboxes.shard_stats.others_times(mailboxes.placement);
+            let (shard_stats, placement) = (&mailboxes.shard_stats, mailboxes.placement);
+            shard_stats.show_times(placement.own, times.clone());
+            shard_stats.show_activity(placement.own, activity.clone());
+            others = shard_stats.others_times(placement);
+            shard_stats.add_others_activity(placement, &mut activity);
         }
         let (latency, latency_recent) = summarize(times, others);
         let figures = self.host.all_figures(&self.engine);
@@ -272,6 +277,9 @@ impl Core {
             server: figures.server,
             latency,
             latency_recent,
+            activity,
+            now_s: now_us / 1_000_000,
+            saves: figures.saves.filter(|_| self.host.persistence.path.is_some()),
         }
     }
 

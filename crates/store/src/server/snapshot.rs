@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::latency::LatencySummary;
 use crate::engine::EngineStats;
-use crate::stats::ServerStats;
+use crate::shards::shard_stats::SaveFigures;
+use crate::stats::{Activity, ServerStats};
 
 /// All figures at one moment, published for other threads.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -23,4 +24,10 @@ pub struct Snapshot {
     pub latency: LatencySummary,
     /// Service times since the last snapshot.
     pub latency_recent: LatencySummary,
+    /// What runs, and for whom.
+    pub activity: Activity,
+    /// When it was taken, in seconds of the store's time, as those of `saves`.
+    pub now_s: u64,
+    /// State of the snapshot file; `None`: there is none.
+    pub saves: Option<SaveFigures>,
 }

@@ -3,11 +3,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hdrhistogram::Histogram;
+use serde::Serialize;
 use tiermem_policy::shard_memory::Share;
 
 use super::Placement;
 use crate::engine::{DATABASES, EngineStats};
-use crate::stats::{CommandStatistics, ServerStats};
+use crate::stats::{Activity, CommandStatistics, ServerStats};
 
 /// One shard's figures.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +37,7 @@ pub struct Figures {
 }
 
 /// State of snapshots, of one shard or of all of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SaveFigures {
     /// Values that were written since the last one.
     pub changes: u64,
@@ -100,6 +101,7 @@ struct Shown {
     /// Statistics of commands, as of the last request for them ([`super::mailboxes::Message::Show`]).
     commands: CommandStatistics,
     times: Option<Times>,
+    activity: Activity,
 }
 
 /// Published figures of every shard, for the others. Access waits for
@@ -132,6 +134,11 @@ impl ShardStats {
         self.lock(shard).times = Some(times);
     }
 
+    /// Shows what runs at a shard, and for whom.
+    pub fn show_activity(&self, shard: usize, activity: Activity) {
+        self.lock(shard).activity = activity;
+    }
+
     /// Each shard's figures.
     pub fn each(&self) -> impl Iterator<Item = Figures> {
         (0..self.0.len()).map(|shard| self.lock(shard).figures.clone())
@@ -160,6 +167,14 @@ impl ShardStats {
     pub fn add_others_commands(&self, placement: Placement, sum: &mut CommandStatistics) {
         for shard in (0..placement.shards).filter(|shard| *shard != placement.own) {
             sum.add(&self.lock(shard).commands);
+        }
+    }
+
+    /// Adds what runs at all other shards.
+    pub fn add_others_activity(&self, placement: Placement, sum: &mut Activity) {
+        for shard in (0..placement.shards).filter(|shard| *shard != placement.own) {
+            let activity = self.lock(shard).activity.clone();
+            sum.add(activity);
         }
     }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
+use serde::Serialize;
 
 /// Calls between two that are timed, on average.
 const DISTANCE: u32 = 64;
@@ -30,8 +31,8 @@ struct Calls {
     times_ns: Option<Box<Histogram<u64>>>,
 }
 
-/// One command's figures, for `INFO`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// One command's calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CallFigures {
     /// Calls.
     pub calls: u64,
@@ -41,8 +42,6 @@ pub struct CallFigures {
     pub failed: u64,
     /// Microseconds of all calls together, estimated.
     pub usec: u64,
-    /// Upper bounds in microseconds for 50%, 99% and 99.9% of the calls; `None` before one was timed.
-    pub percentiles_usec: Option<[f64; 3]>,
 }
 
 /// The counters of all commands.
@@ -54,6 +53,9 @@ pub struct CommandStatistics {
     countdown: u32,
     random: u32,
     errors: BTreeMap<Box<str>, u64>,
+    /// What had been counted when [`Self::begin_anew`] was called: by number, and by code.
+    earlier: Vec<CallFigures>,
+    earlier_errors: BTreeMap<Box<str>, u64>,
 }
 
 impl Default for CommandStatistics {
@@ -63,7 +65,19 @@ impl Default for CommandStatistics {
             countdown: DISTANCE,
             random: 0x9e37_79b9,
             errors: BTreeMap::new(),
+            earlier: Vec::new(),
+            earlier_errors: BTreeMap::new(),
         }
+    }
+}
+
+impl CallFigures {
+    /// Adds other calls of the same command.
+    pub fn add(&mut self, CallFigures { calls, rejected, failed, usec }: CallFigures) {
+        self.calls += calls;
+        self.rejected += rejected;
+        self.failed += failed;
+        self.usec += usec;
     }
 }
 
@@ -137,7 +151,31 @@ impl CommandStatistics {
         }
     }
 
-    /// Adds another shard's.
+    /// Begins the statistics anew; only the totals go on.
+    pub fn begin_anew(&mut self) {
+        let numbers = self.calls.len().max(self.earlier.len());
+        let earlier = (0..numbers).map(|number| self.total(number).unwrap_or_default()).collect();
+        let earlier_errors = self.error_totals();
+        *self = CommandStatistics { earlier, earlier_errors, ..CommandStatistics::default() };
+    }
+
+    /// The calls of the command of this number since the start, if there were any.
+    pub fn total(&self, number: usize) -> Option<CallFigures> {
+        let mut sum = self.earlier.get(number).copied().unwrap_or_default();
+        sum.add(self.figures(number).unwrap_or_default());
+        (sum.calls + sum.rejected > 0).then_some(sum)
+    }
+
+    /// Error replies by code since the start.
+    pub fn error_totals(&self) -> BTreeMap<Box<str>, u64> {
+        let mut sums = self.earlier_errors.clone();
+        for (code, count) in &self.errors {
+            *sums.entry(code.clone()).or_default() += count;
+        }
+        sums
+    }
+
+    /// Adds another shard's, but for what was before statistics began anew.
     pub fn add(&mut self, other: &CommandStatistics) {
         for (number, theirs) in other.calls.iter().enumerate() {
             let ours = self.at(number);
@@ -168,16 +206,18 @@ impl CommandStatistics {
     pub fn figures(&self, number: usize) -> Option<CallFigures> {
         let calls = self.calls.get(number).filter(|calls| calls.calls + calls.rejected > 0)?;
         let mean_ns = calls.timed_ns as f64 / calls.timed.max(1) as f64;
-        let percentiles = |times: &Histogram<u64>| {
-            [0.5, 0.99, 0.999].map(|share| times.value_at_quantile(share) as f64 / 1000.0)
-        };
         Some(CallFigures {
             calls: calls.calls,
             rejected: calls.rejected,
             failed: calls.failed,
             usec: (mean_ns * calls.calls as f64 / 1000.0) as u64,
-            percentiles_usec: calls.times_ns.as_deref().map(percentiles),
         })
+    }
+
+    /// Upper bounds in microseconds for 50%, 99% and 99.9% of the calls of the command of this number; `None` before one was timed.
+    pub fn percentiles_usec(&self, number: usize) -> Option<[f64; 3]> {
+        let times = self.calls.get(number)?.times_ns.as_deref()?;
+        Some([0.5, 0.99, 0.999].map(|share| times.value_at_quantile(share) as f64 / 1000.0))
     }
 }
 
@@ -200,7 +240,7 @@ mod tests {
         assert_eq!(statistics.figures(6), None);
         let figures = statistics.figures(7).unwrap();
         assert_eq!((figures.calls, figures.rejected, figures.failed), (64_000, 0, 0));
-        assert!(figures.percentiles_usec.is_some());
+        assert!(statistics.percentiles_usec(7).is_some());
     }
 
     #[test]
@@ -229,5 +269,21 @@ mod tests {
         let figures = statistics.figures(2).unwrap();
         assert_eq!((figures.calls, figures.rejected, figures.failed, figures.usec), (0, 1, 1, 0));
         assert_eq!(statistics.errors().collect::<Vec<_>>(), [("ERR", 2), ("OOM", 1)]);
+    }
+
+    #[test]
+    fn totals_go_on_when_statistics_begin_anew() {
+        let mut statistics = CommandStatistics::default();
+        for round in 1..4 {
+            statistics.count(2);
+            statistics.fail(2);
+            statistics.note_error("ERR");
+            assert_eq!(statistics.figures(2).map(|it| it.calls), Some(1));
+            assert_eq!(statistics.total(2).map(|it| (it.calls, it.failed)), Some((round, round)));
+            assert_eq!(statistics.error_totals()["ERR"], round);
+            statistics.begin_anew();
+            assert_eq!((statistics.figures(2), statistics.errors().count()), (None, 0));
+        }
+        assert_eq!(statistics.total(1), None);
     }
 }

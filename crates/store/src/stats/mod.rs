@@ -1,7 +1,9 @@
 //! Counters of the server, apart from the engine's own figures.
 
+mod activity;
 mod calls;
 
+pub use activity::{Activity, ClientActivity, SlowRequest};
 pub use calls::{CallFigures, CommandStatistics};
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 // The block cache's page: what is shown where.
 
 import * as charts from "/page/charts.js";
-import { $, element, text } from "/page/dom.js";
+import { $, nameWindow, showAlerts, text } from "/page/dom.js";
 import { showBlocks, showExports } from "/page/exports.js";
 import { follow, rate, share } from "/page/feed.js";
 import { bytes, count, percent } from "/page/figures.js";
@@ -31,7 +31,7 @@ function sample(view) {
 }
 
 /** What an operator must know: what has failed. */
-function showAlerts(now, before) {
+function alerts(now, before, words) {
   const told = [];
   const failure = now.cache.log?.failure;
   if (failure) told.push(`The log cannot be written: ${failure}. Writes and flushes fail from now on; what the stores have is still read.`);
@@ -40,14 +40,12 @@ function showAlerts(now, before) {
   else if (retired_bytes > 0) told.push(`The cache's device has failed: ${bytes(retired_bytes)} of the cache are not used before a restart.`);
   now.exports.forEach((it, n) => {
     const lately = before ? it.write_back_failures - before.exports[n].write_back_failures : 0;
-    if (lately > 0) told.push(`${it.name}: its store has failed ${count(lately)} writes or flushes in the last 10 s.`);
+    if (lately > 0) told.push(`${it.name}: its store has failed ${count(lately)} writes or flushes in the ${words}.`);
     if (it.poisoned_units > 0) told.push(`${it.name}: ${count(it.poisoned_units)} units of 4 KiB that its store lacks were lost by the cache's device.`);
     const misread = before ? it.cache_failures - before.exports[n].cache_failures : 0;
-    if (misread > 0) told.push(`${it.name}: the cache's device has failed, or given other bytes than were stored, ${count(misread)} times in the last 10 s.`);
+    if (misread > 0) told.push(`${it.name}: the cache's device has failed, or given other bytes than were stored, ${count(misread)} times in the ${words}.`);
   });
-  $("alerts").hidden = told.length === 0;
-  const shown = [...$("alerts").children].map((item) => item.textContent);
-  if (shown.join() !== told.join()) $("alerts").replaceChildren(...told.map((words) => element("li", "", words)));
+  return told;
 }
 
 function showFigures(now, before) {
@@ -90,32 +88,20 @@ function histogram(view, op) {
   return { buckets, count: all.reduce((total, { count }) => total + count, 0) };
 }
 
-/** The time that `quantile` of the requests between two histograms did not exceed, as near as buckets tell. */
-function within(now, before, quantile) {
-  const total = now.count - (before?.count ?? 0);
-  const upTo = (n) => n < 0 ? 0 : now.buckets[n].count - (before?.buckets[n].count ?? 0);
-  const n = total > 0 ? now.buckets.findIndex((_, n) => upTo(n) >= quantile * total) : -1;
-  if (n < 0) return NaN;
-  const [from, to] = [n > 0 ? now.buckets[n - 1].upper_us : now.buckets[0].upper_us / 2, now.buckets[n].upper_us];
-  // Between two bounds times are taken to lie evenly on the axis, which is logarithmic.
-  return from * (to / from) ** ((quantile * total - upTo(n - 1)) / (upTo(n) - upTo(n - 1)));
-}
-
-function showTimes(now, first) {
+function showTimes(now, before) {
   for (const op of ["read", "write"]) {
-    const [all, before] = [histogram(now, op), first ? histogram(first, op) : undefined];
-    const percentiles = { p50: within(all, before, 0.5), p99: within(all, before, 0.99), p999: within(all, before, 0.999) };
-    Object.assign(times[op], charts.bars(all, before), percentiles);
+    Object.assign(times[op], charts.times(histogram(now, op), before ? histogram(before, op) : undefined));
   }
 }
 
-function show(now, before, first, rows) {
-  showAlerts(now, before);
+function show(now, before, rows, words) {
+  nameWindow(words);
+  showAlerts(alerts(now, before, words));
   showFigures(now, before);
   showExports(now, before);
   showBlocks(now);
   showLog(now, before);
-  showTimes(now, first);
+  showTimes(now, before);
   plots ??= [
     own.hits(() => [rows.time, rows.rate, rows.readHits, rows.writeHits]),
     own.volumes(() => [rows.time, rows.coreRead, rows.coreWritten, rows.cacheRead, rows.cacheWritten]),

@@ -1,9 +1,10 @@
 // The store's page: what is shown where.
 
 import * as charts from "/page/charts.js";
-import { $, cells, element, text } from "/page/dom.js";
+import { $, cells, element, nameWindow, showAlerts, text } from "/page/dom.js";
 import { follow, rate, share } from "/page/feed.js";
 import { bytes, count, micros, percent } from "/page/figures.js";
+import { alerts, showClients, showCommands, showHealth, showSlow } from "/page/operation.js";
 import * as own from "/page/plots.js";
 import { showTenants } from "/page/tenants.js";
 
@@ -32,21 +33,27 @@ function showFigures(now, before) {
   text("fast-share", percent(gets > 0 ? (fast(now) - fast(before)) / gets : NaN));
   text("hit-ratio", percent(gets > 0 ? (engine.hits - before.engine.hits) / gets : NaN));
   const since = (share) => engine.gets > 0 ? `${percent(share / engine.gets)} since the start` : "no look-ups yet";
+  // With one tier it is the hit ratio.
+  $("fast-tile").hidden = engine.tiers.length < 2;
   text("fast-note", since(fast(now)));
   text("hit-note", since(engine.hits));
+  text("p99", micros(histogram.p99));
+  text("p99-note", `p50 ${micros(histogram.p50)}, p99.9 ${micros(histogram.p999)}`);
+  text("resident", bytes(now.resident_bytes));
+  text("resident-note", `${bytes(engine.pinned_bytes)} pinned by replies`);
   text("keys", count(engine.keys));
   text("keys-note", `${bytes(engine.tiers.reduce((sum, tier) => sum + tier.item_bytes, 0))} of items`);
 }
 
-/** The bar that shows at a glance where look-ups of the last seconds ended. */
-function showSplit(now, before) {
+/** The bar that shows at a glance where look-ups of the window ended. */
+function showSplit(now, before, words) {
   const gets = before ? now.engine.gets - before.engine.gets : 0;
-  text("split-note", gets > 0 ? "last 10 s" : "");
   const bar = $("split");
+  $("split-legend").hidden = gets <= 0;
   if (gets <= 0) {
     if (!before) hint(bar, "Measuring.");
     else if (now.engine.gets === 0) hint(bar, "No look-ups yet. Point a Redis client at the store and watch.");
-    else hint(bar, "No look-ups in the last 10 s.");
+    else hint(bar, `No look-ups in the ${words}.`);
     return;
   }
   const tiers = now.engine.tiers;
@@ -59,11 +66,18 @@ function showSplit(now, before) {
     const part = bar.children[n];
     part.style.flexGrow = share;
     part.title = `${name} ${percent(share)}`;
-    // As much as fits: share and name, the share alone, nothing.
+    // The share where it fits; the legend has all of them, and the names.
     const width = share * bar.clientWidth;
-    part.classList.toggle("sliver", width < 56);
-    part.replaceChildren(width < 56 ? "" : element("b", "", percent(share)), width < 110 ? "" : ` ${name}`);
+    part.classList.toggle("sliver", width < 64);
+    part.replaceChildren(width < 64 ? "" : element("b", "", percent(share)));
   });
+  $("split-legend").replaceChildren(...parts.map(([name, share], n) => {
+    const entry = element("li");
+    const swatch = element("i");
+    swatch.style.setProperty("--series", `var(${n < tiers.length ? TIER_COLORS[n % TIER_COLORS.length] : "--miss"})`);
+    entry.append(swatch, name, element("b", "", percent(share)));
+    return entry;
+  }));
 }
 
 function hint(bar, words) {
@@ -122,18 +136,20 @@ function showTiers(now, before) {
   });
 }
 
-/** Bars over the last minute, percentiles of the last second. */
-function showLatency(now, first) {
-  const { p50_us, p99_us, p999_us } = now.latency;
-  Object.assign(histogram, charts.bars(now.latency, first?.latency), { p50: p50_us, p99: p99_us, p999: p999_us });
-}
-
-function show(now, before, first, rows) {
+function show(now, before, rows, words) {
+  nameWindow(words);
+  Object.assign(histogram, charts.times(now.latency, before?.latency));
+  showAlerts(alerts(now));
   showFigures(now, before);
-  showSplit(now, before);
+  showSplit(now, before, words);
   showTiers(now, before);
   showTenants(now, before);
-  showLatency(now, first);
+  showHealth(now);
+  showCommands(now, before);
+  showSlow(now);
+  showClients(now);
+  // Nothing moves where there is one tier.
+  $("moves-card").hidden = now.engine.tiers.length < 2;
   plots ??= [
     own.throughput(() => [rows.time, rows.rate, rows.fast, rows.hit]),
     own.moves(() => [rows.time, rows.promoted, rows.demoted, rows.evicted]),
