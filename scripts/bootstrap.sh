@@ -7,7 +7,7 @@
 #                                a nightly Rust and cargo-fuzz for the fuzz targets, cargo-deny for licences and advisories
 #
 # Packages are installed with apt where there is apt; elsewhere the script says what is needed and stops. With
-# CI=1 it also installs Chromium, which is large: without it the tests of the live page are skipped.
+# CI=1 it also installs Chromium and Prometheus, which are large: without them the tests of the live page and of the dashboard are skipped.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -137,7 +137,8 @@ unpack_prometheus() {
     update_package_lists
     mkdir -p "$target/tools/prometheus.d"
     tools=$(cd "$target/tools" && pwd)
-    (cd "$tools/prometheus.d" && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && ln -sf "$PWD/usr/bin/prometheus" ..) >/dev/null ||
+    (cd "$tools/prometheus.d" && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb &&
+        ln -sf "$PWD/usr/bin/prometheus" ..) >/dev/null 2>&1 ||
         say "There is no Prometheus: the test of the dashboard is skipped."
 }
 
