@@ -33,6 +33,7 @@ ABLATION = {
     "reactive demotion": {"--reactive": "drop"},
     "lazy bump": {"--bump": "always"},
     "admission": {"--admission": "fast"},
+    "weighing moves": {"--always-move": ""},
     "lists (klru:5)": {"--order": "klru:5"},
     "moving pages": {"--no-rebalance": ""},
 }

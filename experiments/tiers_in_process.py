@@ -20,6 +20,8 @@ from pathlib import Path
 from drawing import svg
 
 RIVALS = ["naive", "tiermem", "demotion-only", "all-cxl"]
+# Wang's rule as written, with its way to find candidates, and alone; and ours whether moves pay or not.
+RULES = ["tiermem", "always-moves", "wang-2024", "tiermem-scan", "reuse-time"]
 STATIC = ["admit-fast", "interleaved-3-1", "interleaved-1-1", "interleaved-1-3"]
 CURVES = ["a1000-cxl", "numa-2018"]
 
@@ -39,7 +41,7 @@ def settings(folder: Path) -> dict[str, Setting]:
     twitter = str(folder / "twitter_cluster52.csv.zst")
     scaled = ("--value-scale", "70")
     changing = ("--preload", "--warmup", "0.1")
-    all_groups = (tuple(RIVALS), tuple(STATIC))
+    all_groups = (tuple(RIVALS), tuple(STATIC), tuple(RULES))
     pair = (("naive", "tiermem", "all-cxl"),)
     # Wang 2024, 5.2.4.4: each tenant's skew changes at half of the requests, and its hot keys with it.
     tenants = "mix:0.5*phase(alpha=0.8,objects=2M,size=300)+0.5*phase(alpha=1.2,objects=2M,size=300),requests=20M"
@@ -48,6 +50,7 @@ def settings(folder: Path) -> dict[str, Setting]:
         "Zipf 0.99, 64 to 1024 B": Setting("zipf:alpha=0.99,objects=5M,requests=16M,size=64-1024", 0.2, all_groups),
         "Twitter 52, values x 70": Setting(twitter, 0.2, all_groups, scaled, rounds=25),
         "Twitter 52, fast tier 50%": Setting(twitter, 0.5, (("tiermem", "demotion-only"),), scaled, rounds=25),
+        "Twitter 52, its own sizes": Setting(twitter, 0.2, (*all_groups,), (), rounds=25),
         "phase change, 300 B": Setting("phase:alpha=0.9,objects=5M,requests=40M,size=300", 0.5, pair, changing),
         "phase change, 4 KB": Setting("phase:alpha=0.9,objects=500k,requests=4M,size=4000", 0.5, pair, changing),
         "two tenants, phase change": Setting(tenants, 0.25, (("tiermem", "all-cxl"),), changing),

@@ -3,6 +3,8 @@
 
 #[path = "twin/division.rs"]
 mod division;
+#[path = "twin/payoff.rs"]
+mod payoff;
 #[path = "twin/shards.rs"]
 mod shards;
 #[path = "twin/tenants.rs"]

@@ -16,6 +16,9 @@ pub struct LadderArgs {
     /// reuse-twice, else 1].
     #[arg(long, value_name = "FACTOR")]
     promote_below: Option<f64>,
+    /// Move items to faster tiers whether such moves have paid lately or not.
+    #[arg(long)]
+    always_move: bool,
     /// Do not move pages between size classes.
     #[arg(long)]
     no_rebalance: bool,
@@ -56,6 +59,7 @@ impl LadderArgs {
     pub fn apply(&self, ladder: &mut LadderConfig) -> Result<(), String> {
         ladder.promotion = self.promotion.unwrap_or(ladder.promotion);
         ladder.promote_below = self.promote_below.or(ladder.promote_below);
+        ladder.weighs_moves &= !self.always_move;
         if self.no_rebalance {
             ladder.rebalance_batch = 0;
         }

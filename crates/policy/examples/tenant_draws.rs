@@ -11,6 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use tiermem_base::Rng;
+use tiermem_base::latency_curve::LOCAL_DRAM;
 use tiermem_policy::ladder::{Admit, INSERTION_POINT_FAST, Ladder, LadderConfig, LevelConfig, NewItem};
 use tiermem_policy::{Id, Now};
 
@@ -26,6 +27,7 @@ fn filled(items: u64, tenants: u64) -> (Ladder, Now, Rng) {
         capacity_bytes: 4 * items * ITEM_BYTES,
         insertion_point: INSERTION_POINT_FAST,
         order: Default::default(),
+        curve: LOCAL_DRAM,
     };
     let mut ladder =
         Ladder::new(LadderConfig { levels: vec![level], tenants: true, ..LadderConfig::default() });

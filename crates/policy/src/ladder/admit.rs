@@ -204,6 +204,7 @@ impl Ladder {
     /// The item has its place.
     pub(super) fn enter(&mut self, id: Id, loc: Loc, item: &NewItem, now: Now) -> Admit {
         self.promotions.note_entered(id, item.rewrites);
+        self.learnt.note_entered(id, item, usize::from(loc.tier), &self.transit.residents);
         self.transit.enter(id, loc, item, now);
         Admit::Ready { id, loc }
     }

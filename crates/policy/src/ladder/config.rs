@@ -5,6 +5,7 @@ use super::{Admission, Order};
 use crate::evict::Named;
 use crate::evict::lru::{Bump, Lru};
 use crate::promotion_rule::Promotion;
+use tiermem_base::latency_curve::{A1000_CXL, Curve, LOCAL_DRAM};
 
 /// The reaction to a tier that is full at the moment an item is admitted (Wang 2024, section 5.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct LevelConfig {
     pub insertion_point: f64,
     /// Eviction policy of the tiers.
     pub order: Order,
+    /// How fast the tier is: what a use saves above it, and what moves to and from it take.
+    pub curve: Curve,
 }
 
 /// The whole ladder. `Default` is Wang's design but for `bump` and `reactive`.
@@ -93,6 +96,9 @@ pub struct LadderConfig {
     pub promotion: Promotion,
     /// The reuse time that is short enough, as a share of the mean or age that it is compared with; `None`: [`Promotion::below`].
     pub promote_below: Option<f64>,
+    /// Whether items come up only while that pays ([`super::payoff`]): of promotions by [`Promotion::ReuseTwice`] and of admission
+    /// by [`Admission::Proven`].
+    pub weighs_moves: bool,
     /// Window of the mean reuse time, in requests. (The times themselves are known to `recency_requests`.)
     pub reuse_window_requests: u64,
     /// Candidates for promotion that can wait.
@@ -137,6 +143,7 @@ impl Default for LadderConfig {
             watermarks: Some(Watermarks::default()),
             promotion: Promotion::default(),
             promote_below: None,
+            weighs_moves: true,
             reuse_window_requests: 1 << 20,
             candidates: 1024,
             step_requests: 16,
@@ -227,6 +234,7 @@ impl LadderConfig {
             capacity_bytes,
             insertion_point: if at == 0 { INSERTION_POINT_FAST } else { INSERTION_POINT_SLOW },
             order: Order::default(),
+            curve: if at == 0 { LOCAL_DRAM } else { A1000_CXL },
         };
         LadderConfig {
             levels: capacities_bytes.iter().enumerate().map(level).collect(),

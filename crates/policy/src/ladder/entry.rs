@@ -87,11 +87,12 @@ impl Proof {
         }
     }
 
-    /// Whether a new item of this key and of `units` units is to enter below. The key counts as seen from now on.
-    pub fn sends_below(&mut self, key: u64, units: u32) -> bool {
+    /// Whether a new item of this key and of `units` units is to enter below, as where entering above does not pay. The key counts as
+    /// seen from now on.
+    pub fn sends_below(&mut self, key: u64, units: u32, pays: bool) -> bool {
         let seen = self.is_seen(key);
         let explores = (key >> 16).is_multiple_of(EXPLORED);
-        !seen && !explores && self.is_wasted(units)
+        !seen && !explores && (!pays || self.is_wasted(units))
     }
 
     fn is_wasted(&self, units: u32) -> bool {

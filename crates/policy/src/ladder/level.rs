@@ -53,6 +53,7 @@ impl Level {
     }
 
     /// Bytes of a place that is taken, by its address in units.
+    #[inline]
     pub fn place_bytes(&self, unit: u32) -> u64 {
         self.slots.pages().bytes_at(unit)
     }

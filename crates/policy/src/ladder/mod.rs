@@ -25,6 +25,7 @@
 //! | `below_last_tier.rs` | [`Outlet`] | the state of what lies below the last tier | |
 //! | `item_lifecycle.rs`, `move_ops.rs`, `removal.rs` | [`Transit`] | residents, tickets, pins, outlet, which must agree | |
 //! | `reuse_stats.rs`, `entry.rs` | [`Learnt`](reuse_stats::Learnt) | reuse times and ages of the tiers, how new items fared | residents |
+//! | `payoff.rs` | [`Payoff`](payoff::Payoff) | items under watch, what moves have saved and taken | |
 //! | `promotions.rs` | [`Promotions`](promotions::Promotions) | candidates for a faster tier | learnt, transit, reclaim |
 //! | `reclaim.rs` | [`Reclaim`](reclaim::Reclaim) | one attempt to take pages back: of which tier, at which cost | transit |
 //! | `tail_age.rs`, `coldest_row.rs` | | nothing: how long what would go next was not used; which granules in a row cost least to empty | residents |
@@ -58,6 +59,7 @@ mod item_table;
 mod level;
 mod move_ops;
 mod page_set;
+mod payoff;
 mod pending_moves;
 mod pins;
 mod promotions;
@@ -301,6 +303,7 @@ impl Ladder {
     fn used(&mut self, tenant: Option<u16>, id: Id, now: Now, write: bool) -> u8 {
         let Ladder { transit: Transit { residents, .. }, learnt, promotions, .. } = self;
         let used = residents.touch(id, now, write);
+        learnt.payoff_mut().note_use(id, used.place.tier());
         learnt.note_use(&used, residents);
         promotions.note_use(id, tenant, &used, learnt, residents);
         used.place.tier()

@@ -2,9 +2,10 @@
 
 use super::classes::{Class, Fit};
 use super::item_lifecycle::Transit;
+use super::payoff::{CLOSENESS, Cause};
 use super::reclaim::Reclaim;
 use super::residents::{Residents, Use};
-use super::reuse_stats::Learnt;
+use super::reuse_stats::{Learnt, is_roomy};
 use super::{Context, LadderConfig, MoveKind};
 use crate::column::Column;
 use crate::promotion_rule::{Candidate, Candidates, Promotion, packed_reuse};
@@ -90,7 +91,7 @@ impl Promotions {
                 let cell = residents.nodes.at(id);
                 *cell = cell.with_fresh(true);
             }
-        } else if !(twice && place.is_fresh()) {
+        } else if !(twice && place.is_fresh()) && self.may_pay(id, tenant, used, learnt, residents) {
             self.candidates.push(Candidate { id, reuse: age.max(1) });
         }
     }
@@ -99,19 +100,42 @@ impl Promotions {
     #[inline]
     fn is_hot(&self, tenant: u16, used: &Use, reuse: u64, learnt: &Learnt, residents: &Residents) -> bool {
         let tier = usize::from(used.place.tier());
-        let is_below_mean = |reuse| match residents.orders.tenants() {
-            Some(tenants) => tenants.is_below_mean(tenant, tier - 1, reuse, self.below),
-            None => learnt.is_below_mean(tier - 1, reuse, self.below),
-        };
         match residents.config.promotion {
             Promotion::TailAge => learnt.is_below_tail_age(tier - 1, reuse, self.below),
             Promotion::ReuseTwice => {
-                // A larger item must save more hits to be worth its copies.
-                let bytes = residents.levels[tier].slots.pages().bytes_at(used.place.unit());
-                is_below_mean(reuse + reuse * bytes / PROMOTE_TWICE_BYTES)
+                let reuse = weighed(reuse, residents.levels[tier].place_bytes(used.place.unit()));
+                is_below_mean((tenant, tier - 1), reuse, self.below, learnt, residents)
             }
-            _ => is_below_mean(reuse),
+            _ => is_below_mean((tenant, tier - 1), reuse, self.below, learnt, residents),
         }
+    }
+
+    /// Whether the promotion of a hot item of a tenant may pay.
+    fn may_pay(&self, id: Id, tenant: u16, used: &Use, learnt: &Learnt, residents: &Residents) -> bool {
+        if residents.config.promotion != Promotion::ReuseTwice || learnt.payoff().is_sampled(id) {
+            return true;
+        }
+        let (tier, above) = (usize::from(used.place.tier()), usize::from(used.place.tier()) - 1);
+        let bytes = residents.levels[tier].place_bytes(used.place.unit());
+        let cause = self.cause(tenant, above, bytes, used.age, learnt, residents);
+        learnt.pays(above, bytes, cause)
+            || is_roomy(above, residents.levels[tier].slots.pages().fit_at(used.place.unit()), residents)
+    }
+
+    /// The cause of a promotion to the tier `above`: how much sooner than the bound the item was used again.
+    fn cause(
+        &self,
+        tenant: u16,
+        above: usize,
+        bytes: u64,
+        reuse: u32,
+        learnt: &Learnt,
+        residents: &Residents,
+    ) -> Cause {
+        let reuse = weighed(u64::from(reuse).max(1), bytes);
+        let is_closer =
+            |&closer: &u8| is_below_mean((tenant, above), reuse, self.below >> closer, learnt, residents);
+        Cause::Promoted((1..CLOSENESS as u8).take_while(is_closer).last().unwrap_or(0))
     }
 
     /// A new item comes in, perhaps with the new bytes of another.
@@ -147,7 +171,7 @@ impl Promotions {
 
     /// Moves candidates up, making room by demoting where the faster tier has none. Returns whether some wait for the next step.
     #[inline]
-    pub fn promote(&mut self, transit: &mut Transit, context: &mut Context<'_>) -> bool {
+    pub fn promote(&mut self, transit: &mut Transit, learnt: &mut Learnt, context: &mut Context<'_>) -> bool {
         let mut budget = transit.residents.config.promote_batch;
         let mut reclaimed = false;
         let mut is_behind = false;
@@ -178,9 +202,16 @@ impl Promotions {
                 continue;
             }
             budget -= 1;
-            if deserves_less(id, reuse, (above, class), &mut transit.residents, context)
-                || transit.open_move(id, above, MoveKind::Promote, context).is_some()
-            {
+            if deserves_less(id, reuse, (above, class), &mut transit.residents, context) {
+                continue;
+            }
+            if transit.open_move(id, above, MoveKind::Promote, context).is_some() {
+                if learnt.payoff().is_sampled(id) {
+                    let bytes = transit.residents.place_bytes(id);
+                    let tenant = wanted_by.unwrap_or(0);
+                    let cause = self.cause(tenant, above, bytes, reuse, learnt, &transit.residents);
+                    learnt.payoff_mut().watch(id, above as u8, bytes, cause);
+                }
                 continue;
             }
             if make_room(fit, (tier, above), &mut reclaimed, transit, context) {
@@ -208,6 +239,27 @@ impl Promotions {
     pub fn clear(&mut self, config: &LadderConfig) {
         self.reuse = self.reuse.is_some().then(Column::default);
         self.candidates = Candidates::new(config.candidates.max(1));
+    }
+}
+
+/// A reuse time with the price of the item's copies: a larger item must save more hits to be worth them.
+#[inline]
+fn weighed(reuse: u64, bytes: u64) -> u64 {
+    reuse + reuse * bytes / PROMOTE_TWICE_BYTES
+}
+
+/// Whether a reuse time is sooner than `factor` in 1/256 of the mean of a tier, of the tenant's items there if tenants are told apart.
+#[inline]
+fn is_below_mean(
+    (tenant, tier): (u16, usize),
+    reuse: u64,
+    factor: u32,
+    learnt: &Learnt,
+    residents: &Residents,
+) -> bool {
+    match residents.orders.tenants() {
+        Some(tenants) => tenants.is_below_mean(tenant, tier, reuse, factor),
+        None => learnt.is_below_mean(tier, reuse, factor),
     }
 }
 
@@ -275,8 +327,8 @@ mod tests {
 
     /// A step's promotions. Returns the items that were told to go up, and whether some candidates wait.
     fn promote(promotions: &mut Promotions, world: &mut World) -> (Vec<Id>, bool) {
-        let (transit, _, mut context) = world.parts();
-        let is_behind = promotions.promote(transit, &mut context);
+        let (transit, learnt, mut context) = world.parts();
+        let is_behind = promotions.promote(transit, learnt, &mut context);
         let (moved, _) = world.decided();
         let up = moved.into_iter().filter(|&(_, kind)| kind == MoveKind::Promote);
         (up.map(|(id, _)| id).collect(), is_behind)
@@ -361,8 +413,8 @@ mod tests {
         let above = world.fill(0, QUARTER);
         let below = world.enter(1, QUARTER).unwrap();
         touch(&mut promotions, &mut world, below);
-        let (transit, _, mut context) = world.parts();
-        assert!(promotions.promote(transit, &mut context), "it waits");
+        let (transit, learnt, mut context) = world.parts();
+        assert!(promotions.promote(transit, learnt, &mut context), "it waits");
         assert_eq!(world.decided().0, [(above[0], MoveKind::Demote)]);
         world.settle();
         assert_eq!(promote(&mut promotions, &mut world), (vec![below], false));
@@ -374,8 +426,8 @@ mod tests {
         world.fill(0, PAGE_BYTES);
         let below: Vec<Id> = (0..2).filter_map(|_| world.enter(1, QUARTER)).collect();
         below.iter().for_each(|&id| _ = touch(&mut promotions, &mut world, id));
-        let (transit, _, mut context) = world.parts();
-        assert!(promotions.promote(transit, &mut context));
+        let (transit, learnt, mut context) = world.parts();
+        assert!(promotions.promote(transit, learnt, &mut context));
         assert_eq!(world.decided().0.len(), 1, "one of the two pages");
         world.settle();
         let (up, is_behind) = promote(&mut promotions, &mut world);

@@ -5,10 +5,13 @@ use super::LEVELS_MAX;
 use super::classes::Fit;
 use super::config::LadderConfig;
 use super::entry::{Admission, Proof};
-use super::level::Level;
+use super::payoff::{Cause, Payoff};
 use super::residents::{NewItem, Residents, Use};
 use crate::promotion_rule::{ReuseWindow, WHOLE};
 use crate::{Id, Now};
+
+/// How long an eviction counts: this part of the window of reuse times.
+const EVICTION_WINDOW_PARTS: u64 = 16;
 
 /// Statistics of one tier.
 #[derive(Clone, Debug)]
@@ -22,6 +25,11 @@ struct TierLearnt {
 #[derive(Clone, Debug)]
 pub(super) struct Learnt {
     proof: Proof,
+    payoff: Payoff,
+    /// Whether items were evicted lately, from the last tier; its counter when that was last seen to change, and when.
+    evicts: bool,
+    evictions: u64,
+    looked_at: u64,
     /// As many as there can be, so that a use needs no check.
     tiers: [TierLearnt; LEVELS_MAX],
 }
@@ -29,7 +37,14 @@ pub(super) struct Learnt {
 impl Learnt {
     pub fn new(config: &LadderConfig) -> Self {
         let tier = TierLearnt { reuse: ReuseWindow::new(config.reuse_window_requests), tail_age: 0 };
-        Learnt { proof: Proof::new(config.admission), tiers: std::array::from_fn(|_| tier.clone()) }
+        Learnt {
+            proof: Proof::new(config.admission),
+            payoff: Payoff::new(config),
+            evicts: false,
+            evictions: 0,
+            looked_at: 0,
+            tiers: std::array::from_fn(|_| tier.clone()),
+        }
     }
 
     /// The tier that a new item is to enter.
@@ -46,9 +61,35 @@ impl Learnt {
             }
             Admission::Proven if !item.is_newcomer => 0,
             Admission::Proven => {
-                let is_below = self.proof.sends_below(item.key, residents.classes.fit_units(fit));
-                usize::from(is_below && !is_roomy(&residents.config, &residents.levels[0], fit))
+                let pays = self.pays(0, item.bytes, Cause::Admitted);
+                let is_below = self.proof.sends_below(item.key, residents.classes.fit_units(fit), pays);
+                usize::from(is_below && !is_roomy(0, fit, residents))
             }
+        }
+    }
+
+    /// Whether items of this size may come into a tier for this cause. While items are evicted they may: moves are what brings the
+    /// coldest to the end of the last tier, and a miss costs more than any of them.
+    pub fn pays(&self, tier: usize, bytes: u64, cause: Cause) -> bool {
+        self.evicts || self.payoff.pays(tier, bytes, cause)
+    }
+
+    /// What is known of what moves save.
+    pub fn payoff(&self) -> &Payoff {
+        &self.payoff
+    }
+
+    /// What is known of what moves save, to learn.
+    pub fn payoff_mut(&mut self) -> &mut Payoff {
+        &mut self.payoff
+    }
+
+    /// A new item has its place.
+    pub fn note_entered(&mut self, id: Id, item: &NewItem, tier: usize, residents: &Residents) {
+        self.payoff.forget(id);
+        let fit = residents.classes.fit(item.bytes);
+        if tier == 0 && item.rewrites.is_none() && item.is_newcomer && !is_roomy(0, fit, residents) {
+            self.payoff.watch(id, 0, item.bytes, Cause::Admitted);
         }
     }
 
@@ -66,6 +107,9 @@ impl Learnt {
         let place = residents.nodes.get(victim);
         if tier == 0 && place.is_fresh() {
             self.note_newcomer(place.unit(), false, residents);
+        }
+        if tier + 1 < residents.levels.len() {
+            self.payoff.watch(victim, tier as u8 + 1, residents.place_bytes(victim), Cause::Demoted);
         }
         let tail_age = &mut self.tiers[tier].tail_age;
         *tail_age = *tail_age - *tail_age / 64 + age;
@@ -107,25 +151,39 @@ impl Learnt {
     }
 
     /// A step begins.
-    pub fn roll(&mut self, now: Now) {
+    pub fn roll(&mut self, residents: &Residents, now: Now) {
+        self.payoff.fit(residents.levels[0].counters.items);
+        self.look_for_evictions(residents, now);
         self.tiers.iter_mut().for_each(|tier| tier.reuse.roll(now.requests));
+    }
+
+    /// An eviction counts for a part of the window of reuse times.
+    fn look_for_evictions(&mut self, residents: &Residents, now: Now) {
+        let evictions = residents.levels.last().map_or(0, |last| last.counters.evictions);
+        let window_requests = residents.config.reuse_window_requests / EVICTION_WINDOW_PARTS;
+        if evictions != self.evictions || now.requests >= self.looked_at + window_requests {
+            self.evicts = evictions != self.evictions;
+            (self.evictions, self.looked_at) = (evictions, now.requests);
+        }
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        self.proof.bytes()
+        self.proof.bytes() + self.payoff.bytes()
     }
 
     /// There are no items any more; what their uses have taught stays.
     pub fn clear(&mut self) {
         self.tiers.iter_mut().for_each(|tier| tier.tail_age = 0);
+        self.payoff.clear();
     }
 }
 
-/// Whether the fast tier has unused room, as it has until it was filled once.
-fn is_roomy(config: &LadderConfig, fast: &Level, fit: Fit) -> bool {
-    let supply = fast.slots.supply();
-    let kept = config.watermarks_of(0).map_or(0.0, |marks| marks.high) * f64::from(supply.limit());
+/// Whether a tier has unused room, as it has until it was filled once.
+pub(super) fn is_roomy(tier: usize, fit: Fit, residents: &Residents) -> bool {
+    let supply = residents.levels[tier].slots.supply();
+    let kept =
+        residents.config.watermarks_of(tier).map_or(0.0, |marks| marks.high) * f64::from(supply.limit());
     f64::from(supply.free()) > kept + f64::from(fit.pages())
 }
 

@@ -44,7 +44,7 @@ impl Ladder {
             exchange.go_on(tier, giving, context);
         }
         promotions.scan(learnt, &transit.residents, now);
-        is_behind |= promotions.promote(transit, context);
+        is_behind |= promotions.promote(transit, learnt, context);
         for (tier, level) in transit.residents.levels.iter_mut().enumerate() {
             let (touched, supply, pages) = level.slots.touched_mut();
             if let Some(page) = touched.take_surplus(supply, pages) {
@@ -58,7 +58,7 @@ impl Ladder {
     /// Work at the begin of a step: reuse windows roll on, deferred memory is freed, the pages of tier 0 are limited to its
     /// capacity, and abandoned windows are given up.
     fn begin_step(&mut self, now: Now) {
-        self.learnt.roll(now);
+        self.learnt.roll(&self.transit.residents, now);
         let half_window = (self.transit.residents.config.reuse_window_requests / 2).max(1);
         if let Some(tenants) = self.transit.residents.orders.tenants_mut() {
             tenants.roll((now.requests / half_window) as u32);

@@ -129,7 +129,8 @@ pub struct TieredCache {
 impl TieredCache {
     /// An empty ladder.
     pub fn new(config: TieredConfig) -> Self {
-        let ladder = LadderConfig { tenants: config.sharing.is_some(), ..config.ladder };
+        let mut ladder = LadderConfig { tenants: config.sharing.is_some(), ..config.ladder };
+        ladder.levels.iter_mut().zip(&config.curves).for_each(|(level, &curve)| level.curve = curve);
         let mut shard = Shard::new(ladder, 0);
         let dividing = config.sharing.map(|sharing| Dividing::new(sharing, &shard, config.seed));
         // Hashes that lie on flash must mean the same in the next life.

@@ -26,6 +26,8 @@ pub struct PolicySection {
     /// Share of the fast tier's mean reuse time that a slow item's must be below to be promoted. Default 6 for
     /// `reuse-twice`, else 1.
     pub promote_below: Option<f64>,
+    /// Whether items come to faster tiers only while such moves pay, by `reuse-twice` and `proven`. Default true.
+    pub weigh_moves: Option<bool>,
     /// Moves and evictions in one step at most to empty a page for another size class; 0 switches that off. Default 256.
     pub rebalance_batch: Option<u32>,
     /// What a full fast tier does at an admission: `demote` (default) or `drop`.
@@ -76,6 +78,7 @@ impl PolicySection {
         if self.promote_below.is_some_and(|share| !(0.0..=256.0).contains(&share)) {
             return Err(out_of_range("policy.promote_below", "must lie between 0 and 256"));
         }
+        ladder.weighs_moves = self.weigh_moves.unwrap_or(ladder.weighs_moves);
         ladder.rebalance_batch = self.rebalance_batch.unwrap_or(ladder.rebalance_batch);
         ladder.reactive = word("policy.reactive", &self.reactive, Reactive::default())?;
         ladder.bump = word("policy.bump", &self.bump, Bump::default())?;

@@ -2,6 +2,7 @@
 
 use crate::tiers::pages_bytes;
 use tiermem_base::TierSpec;
+use tiermem_base::latency_curve::LOCAL_DRAM;
 use tiermem_model::advisor::{Divider, DividerConfig};
 use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig};
 use tiermem_policy::shard::Shard;
@@ -66,9 +67,13 @@ impl EngineConfig {
                 capacity_bytes: pages_bytes(tier),
                 insertion_point: if at == 0 { INSERTION_POINT_FAST } else { INSERTION_POINT_SLOW },
                 order: Default::default(),
+                curve: LOCAL_DRAM,
             };
             ladder.levels = self.tiers.iter().enumerate().map(level).collect();
         }
+        // Every kind that an engine serves is taken to have a curve.
+        let curves = self.tiers.iter().map(|tier| tier.curve().unwrap_or(LOCAL_DRAM));
+        ladder.levels.iter_mut().zip(curves).for_each(|(level, curve)| level.curve = curve);
         ladder.growth = self.growth;
         ladder.tenants = self.tenancy.tells_apart();
         ladder

@@ -7,6 +7,7 @@
 use std::time::Instant;
 
 use tiermem_base::Rng;
+use tiermem_base::latency_curve::LOCAL_DRAM;
 use tiermem_policy::Now;
 use tiermem_policy::choose_k::Overheads;
 use tiermem_policy::ladder::{Admit, INSERTION_POINT_FAST, Ladder, LadderConfig, LevelConfig, NewItem};
@@ -24,6 +25,7 @@ pub(super) fn measure(ks: &[u8]) -> Overheads {
         capacity_bytes: 4 * ITEMS * ITEM_BYTES,
         insertion_point: INSERTION_POINT_FAST,
         order: Default::default(),
+        curve: LOCAL_DRAM,
     };
     let mut ladder =
         Ladder::new(LadderConfig { levels: vec![level], tenants: true, ..LadderConfig::default() });

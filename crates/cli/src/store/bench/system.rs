@@ -47,6 +47,8 @@ pub enum SystemKind {
     TiermemScan,
     /// Two tiers, nothing is promoted.
     DemotionOnly,
+    /// As tiermem, but items come up whether that has paid or not.
+    AlwaysMoves,
     /// As tiermem, without background moves that keep space free.
     NoWatermarks,
     /// As tiermem, but new and demoted items enter at the head of their lists.
@@ -187,6 +189,7 @@ impl System {
                 ladder.promotion = Promotion::None;
                 ladder.admission = Admission::Fast;
             }
+            SystemKind::AlwaysMoves => ladder.weighs_moves = false,
             SystemKind::NoWatermarks => ladder.watermarks = None,
             SystemKind::HeadInsertion => {
                 ladder.levels.iter_mut().for_each(|level| level.insertion_point = 1.0)
