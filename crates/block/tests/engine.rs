@@ -173,7 +173,7 @@ proptest! {
     #[test]
     fn bad_places_cost_no_client_anything_of_which_there_is_a_copy(
         setup in setups(), seed in any::<u64>(), requests in 50usize..400, depth in 1usize..40, durable in any::<bool>(),
-        every in 4usize..80, lives in 1usize..4,
+        every in 4usize..80, lives in 1usize..4, dies in any::<bool>(), power in any::<bool>(),
     ) {
         let setup = Setup { durable, bad_places: true, cache_bytes: setup.cache_bytes + 2 * (1 << 20), ..setup };
         let mut world = World::new(&setup, seed);
@@ -188,14 +188,18 @@ proptest! {
                 }
                 world.tick();
             }
-            world.settle();
-            for volume in 0..setup.modes.len() {
-                world.send(volume, Kind::Read, 0..setup.volume_bytes, false);
-                world.send(volume, Kind::Flush, 0..0, false);
+            // The process dies in the midst of its work, or when all is done.
+            let is_last = !durable || life == lives;
+            if is_last || !dies {
+                world.settle();
+                for volume in 0..setup.modes.len() {
+                    world.send(volume, Kind::Read, 0..setup.volume_bytes, false);
+                    world.send(volume, Kind::Flush, 0..0, false);
+                }
+                world.settle();
             }
-            world.settle();
-            if durable && life < lives {
-                world.crash(false);
+            if !is_last {
+                world.crash(power);
             }
         }
     }

@@ -368,6 +368,22 @@ fn nothing_begins_while_the_log_is_full_and_what_has_begun_goes_on() {
 }
 
 #[test]
+fn who_waits_for_bytes_that_are_lost_tries_again() {
+    let mut world = World::new(64 * MIB, 1, 1, MARKS);
+    dirty(&mut world, 0, 0..1);
+    let through = World::request(0, 0..4 * KIB, Some(Mode::WriteThrough));
+    assert!(!world.cleaner.may_write(0, &world.extents, &through));
+    world.cleaner.lost(Volume(0), 0..MIB / UNIT_BYTES);
+    let mut acts = Vec::new();
+    world.cleaner.step(0, &world.extents, &mut acts);
+    assert_eq!(acts.first(), Some(&Act::Clean { volume: Volume(0), runs: vec![] }), "no flush will tell");
+    assert!(world.cleaner.may_write(0, &world.extents, &through));
+    acts.clear();
+    world.cleaner.step(0, &world.extents, &mut acts);
+    assert!(!acts.iter().any(|act| matches!(act, Act::Clean { .. })), "once");
+}
+
+#[test]
 fn other_modes_wait_until_nothing_is_dirty_and_have_it_written_back() {
     let mut world = World::new(64 * MIB, 1, 1, MARKS);
     dirty(&mut world, 0, 0..1);

@@ -243,7 +243,7 @@ impl Cleaner {
 
     /// The cache has lost these units, or never had them: they cannot be written back.
     pub fn lost(&mut self, volume: Volume, units: Range<u64>) {
-        self.volume_mut(volume).epochs.lost(units);
+        self.volume_mut(volume).lost(units);
     }
 
     /// Whether a write may change its range now, going where `request.write` says; a read always may. If not, it waits, and the
@@ -342,6 +342,11 @@ impl Cleaner {
     pub fn step<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, acts: &mut Vec<Act>) {
         self.tick(now_ns);
         debug_assert!(self.adds_up(extents));
+        for (at, volume) in self.volumes.iter_mut().enumerate() {
+            if std::mem::take(&mut volume.has_lost) {
+                acts.push(Act::Clean { volume: Volume(at as u16), runs: Vec::new() });
+            }
+        }
         if !self.has_log_room {
             // The driver steps again when it has.
             return;

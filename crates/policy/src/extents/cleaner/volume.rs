@@ -1,5 +1,7 @@
 //! One volume as the cleaner sees it: what its store lacks, and whether the store answers.
 
+use std::ops::Range;
+
 use super::Token;
 use super::epochs::Epochs;
 use super::watermarks::CleanerRules;
@@ -24,6 +26,8 @@ pub(super) struct VolumeState {
     pub flush: Option<Token>,
     /// A write waits for something of this volume to be in the store.
     pub is_waited_for: bool,
+    /// Bytes of it were lost, so that it may lack nothing now, without a flush: who waits for that is to try again.
+    pub has_lost: bool,
     /// Nothing of it is to stay dirty: its writes go elsewhere.
     pub drains: bool,
     /// A caller wants all epochs up to this one in the store.
@@ -46,6 +50,7 @@ impl VolumeState {
             due_bytes: 0,
             flush: None,
             is_waited_for: false,
+            has_lost: false,
             drains: false,
             wanted: None,
             retry_at_ns: 0,
@@ -53,6 +58,12 @@ impl VolumeState {
             asked: 0,
             answered_ns: 0,
         }
+    }
+
+    /// The cache has lost these units, or never had them: they cannot be written back.
+    pub fn lost(&mut self, units: Range<u64>) {
+        self.epochs.lost(units);
+        self.has_lost = true;
     }
 
     /// The store is asked for something.
