@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tiermem_base::Rng;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Piece, Task, UNIT_BYTES};
 use tiermem_block::engine::{Drops, Engine, EngineConfig, VolumeConfig};
+use tiermem_policy::extents::cleaner::{CleanerRules, WriteBackOrder};
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
 use tiermem_tier::backing::MemoryStore;
 use tiermem_tier::block::{BadPlace, MemoryDisk, Simulated, Simulation};
@@ -15,6 +16,8 @@ use crate::bad_places::{Devices, Spoiled};
 use crate::stamp::{Entry, STAMP_BYTES, Stamp, stamps_of, value_of};
 
 pub const KIB: u64 = 1 << 10;
+pub const ORDERS: [WriteBackOrder; 3] = [WriteBackOrder::Group, WriteBackOrder::Flush, WriteBackOrder::None];
+
 /// Parameters of a world.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -24,6 +27,8 @@ pub struct Setup {
     pub fill: Fill,
     pub sizing: Sizing,
     pub modes: Vec<Mode>,
+    /// In which order dirty bytes reach the stores.
+    pub order: WriteBackOrder,
     /// Whether the cache outlives the process.
     pub durable: bool,
     /// DRAM for copies.
@@ -62,6 +67,7 @@ impl Setup {
             fill: if rng.below(2) == 0 { Fill::Whole } else { Fill::Units },
             sizing: sizings[rng.below(3) as usize],
             modes: (0..volumes).map(|_| modes[rng.below(4) as usize]).collect(),
+            order: ORDERS[rng.below(3) as usize],
             durable: true,
             memory_bytes: rng.below(3) * 256 * KIB,
             table_bytes: (rng.below(2) == 0).then(|| (2 + rng.below(3)) * 4 * KIB),
@@ -498,32 +504,6 @@ impl World {
             });
         }
     }
-
-    /// If the cache's device were lost now, each store has all that was written before some flush, and some of what was written before the
-    /// next.
-    pub fn check_order(&mut self) {
-        for (at, store) in self.stores.iter().enumerate() {
-            if self.setup.modes[at] != Mode::WriteBack {
-                continue;
-            }
-            store.with_bytes(|bytes| {
-                let (mut first, mut last) = (0, u64::MAX);
-                for (place, stamped) in bytes.chunks(STAMP_BYTES as usize).enumerate() {
-                    let value = value_of(stamped).unwrap();
-                    if value == 0 {
-                        // Which of its zeroes it is, is unknown.
-                        continue;
-                    }
-                    let (from, to) = self.models[at].stamps[place].flushes(value).unwrap();
-                    (first, last) = (first.max(from), last.min(to));
-                    assert!(
-                        first <= last,
-                        "volume {at}, stamp {place}: of flush {from} to {to}, others of {first} to {last}"
-                    );
-                }
-            });
-        }
-    }
 }
 
 fn units_touched(range: &Range<u64>) -> Range<usize> {
@@ -563,6 +543,7 @@ fn start(
         fill: setup.fill,
         sizing: setup.sizing,
         log_bytes: Some(setup.log_bytes()),
+        cleaning: CleanerRules { order: setup.order, ..CleanerRules::default() },
         memory_bytes: setup.memory_bytes,
         table_bytes: setup.table_bytes,
         shares: 1 + stores.len() as u16,

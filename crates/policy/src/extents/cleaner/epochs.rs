@@ -1,5 +1,8 @@
 //! Epochs: the order in which the dirty units of a volume are written to the backing store.
 //!
+//! Three orders ([`WriteBackOrder`]). What follows is `Flush`; [`group`] has `Group`. With `None` a unit goes in whatever epoch it
+//! became dirty first, with its newest content: epochs say no more than which flush has which bytes.
+//!
 //! The guarantee, if the cache's device is lost at any time: the backing store has all writes before some acknowledged flush, and
 //! any of the writes between that flush and the next. An *epoch* is the writes between two acknowledged flushes. Only units of
 //! the oldest epoch are written back, and the store is flushed before units of the next epoch are; so the state of the store lies
@@ -19,8 +22,11 @@
 //! A write that is under way while a flush is acknowledged may count as before it or after it. If its units were dirty when it
 //! began it counts as before, since their content from then is gone.
 
+mod group;
+
 use std::ops::Range;
 
+use super::watermarks::WriteBackOrder;
 use crate::extents::geometry::UNIT_BYTES;
 use crate::extents::unit_set::{UnitSet, absent, parts};
 
@@ -69,13 +75,25 @@ pub struct Epochs {
     epochs_max: usize,
     flush_every_bytes: u64,
     merges: u64,
+    order: WriteBackOrder,
+    /// A group is under way: the oldest epoch.
+    begun: bool,
+    /// The current epoch has taken units over from those that wait.
+    mixed: bool,
+    groups: u64,
+    grown: u64,
 }
 
 impl Epochs {
-    /// A volume without dirty units. At most `epochs_max` epochs wait in addition to the current one ([`Self::is_full`]); the
-    /// store is flushed after every `flush_every_bytes` at the latest.
-    pub fn new(epochs_max: usize, flush_every_bytes: u64) -> Self {
+    /// A volume without dirty units. Where flushes are kept in order at most `epochs_max` epochs wait in addition to the current one
+    /// ([`Self::is_full`]); the store is flushed after every `flush_every_bytes` at the latest.
+    pub fn new(order: WriteBackOrder, epochs_max: usize, flush_every_bytes: u64) -> Self {
         Epochs {
+            order,
+            begun: false,
+            mixed: false,
+            groups: 0,
+            grown: 0,
             epochs: vec![Epoch::new(0)],
             closed: UnitSet::default(),
             taken: UnitSet::default(),
@@ -102,7 +120,12 @@ impl Epochs {
 
     /// Whether a write must wait: the range has units that an epoch before the current one needs, and that are only in the cache.
     pub fn conflict(&self, units: Range<u64>) -> bool {
-        self.closed.any(units.clone()) || (self.newest() > 0 && self.taken.any(units))
+        let has_older = match self.order {
+            WriteBackOrder::Flush => self.closed.any(units.clone()),
+            WriteBackOrder::Group => self.must_end() && self.epochs[0].dirty.any(units.clone()),
+            WriteBackOrder::None => return false,
+        };
+        has_older || self.newest() > 0 && self.taken.any(units)
     }
 
     /// Notes that a write is done which began when [`Self::current`] was `began`.
@@ -110,6 +133,7 @@ impl Epochs {
     /// A unit that an epoch before `began` needed is lost to it: the epochs from that one on are merged and counted
     /// ([`Self::merges`]). Drivers that heed [`Self::conflict`] see that only after a failure of the store.
     pub fn dirtied(&mut self, units: Range<u64>, began: u64, now_ns: u64) {
+        self.take_over(units.clone());
         let is_lost = |(at, epoch): (usize, &Epoch)| {
             let is_needed = epoch.dirty.any(units.clone()) || (at == 0 && self.taken.any(units.clone()));
             epoch.last < began && is_needed
@@ -148,8 +172,10 @@ impl Epochs {
             return;
         }
         let Epochs { epochs, closed, .. } = self;
+        let next = epochs[newest].last + 1;
         closed.insert_all(&epochs[newest].dirty);
-        epochs.push(Epoch::new(epochs[newest].last + 1));
+        self.close_current();
+        self.epochs.push(Epoch::new(next));
     }
 
     /// Whether nothing is leaving, and all that was written has been flushed.
@@ -164,7 +190,7 @@ impl Epochs {
     /// Whether the largest number of epochs waits. New writes should then wait until one is written back, or [`Self::merge`] was
     /// called.
     pub fn is_full(&self) -> bool {
-        self.newest() >= self.epochs_max
+        self.order == WriteBackOrder::Flush && self.newest() >= self.epochs_max
     }
 
     /// Joins the two oldest epochs, so that more of them fit; false where there is only one. The flush between them is none any
@@ -181,7 +207,7 @@ impl Epochs {
     fn join(&mut self, first: usize, last: usize) {
         let has_current = last == self.newest();
         let later: Vec<Epoch> = self.epochs.drain(first + 1..=last).collect();
-        self.merges += later.len() as u64;
+        self.merges += if self.order == WriteBackOrder::Flush { later.len() as u64 } else { 0 };
         let joined = &mut self.epochs[first];
         for epoch in later {
             joined.last = epoch.last;
@@ -190,6 +216,7 @@ impl Epochs {
         }
         if has_current {
             self.closed.remove_all(&joined.dirty);
+            self.mixed = false;
         }
     }
 
@@ -198,6 +225,9 @@ impl Epochs {
     ///
     /// They are leaving from now on. Units whose earlier content is still leaving are left for later.
     pub fn next(&mut self, max_bytes: u64, out: &mut Vec<Range<u64>>) -> u64 {
+        if !self.is_empty() {
+            self.begin();
+        }
         let (mut left, begun) = (max_bytes / UNIT_BYTES, out.len());
         for range in [self.cursor..u64::MAX, 0..self.cursor] {
             for run in self.epochs[0].dirty.runs(range, &[&self.taken, &self.copied]) {
@@ -219,6 +249,9 @@ impl Epochs {
     /// none, where they belong to a later epoch or are leaving already.
     pub fn next_of(&mut self, units: Range<u64>, out: &mut Vec<Range<u64>>) -> u64 {
         let begun = out.len();
+        if self.epochs[0].dirty.any(units.clone()) || self.mixed && self.is_dirty(units.clone()) {
+            self.begin();
+        }
         out.extend(self.epochs[0].dirty.runs(units, &[&self.taken, &self.copied]));
         self.leave(&out[begun..])
     }
@@ -296,8 +329,12 @@ impl Epochs {
 
     /// The oldest epochs go of which nothing is left. What later ones had may be lost already.
     fn end_oldest(&mut self) {
-        while self.newest() > 0 && self.epochs[0].dirty.is_empty() && self.is_settled() {
+        while self.newest() > 0 && self.epochs[0].dirty.is_empty() && self.is_settled() && self.may_end() {
             self.epochs.remove(0);
+            self.ended();
+        }
+        if self.is_empty() {
+            self.ended();
         }
     }
 
@@ -319,7 +356,7 @@ impl Epochs {
         // In the oldest epoch itself newer content is as good.
         let overwritten = (1..self.epochs.len()).rev().find(|&at| self.epochs[at].dirty.meets(lost));
         if let Some(at) = overwritten {
-            self.join(0, at);
+            self.join(0, if self.mixed { self.newest() } else { at });
         }
         let oldest = &mut self.epochs[0];
         oldest.dirty.insert_all(lost);
@@ -442,7 +479,7 @@ mod tests {
 
     /// Four epochs with a unit each, the last of them the current one.
     fn four() -> Epochs {
-        let mut epochs = Epochs::new(16, u64::MAX);
+        let mut epochs = Epochs::new(WriteBackOrder::Flush, 16, u64::MAX);
         for unit in 0..4 {
             let current = epochs.current();
             epochs.dirtied(unit..unit + 1, current, unit);
