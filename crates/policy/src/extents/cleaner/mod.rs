@@ -182,15 +182,15 @@ impl Cleaner {
     /// How a volume stands.
     pub fn standing(&self, volume: Volume) -> Standing {
         let VolumeState { epochs, retry_at_ns, session, whole_since_ns, .. } = self.volume(volume);
-        let is_whole = self.rules.order == WriteBackOrder::Group && !epochs.is_under_way();
+        let is_whole = self.rules.order == WriteBackOrder::Group && !epochs.list().is_under_way();
         Standing {
             dirty_bytes: epochs.dirty_bytes(),
             leaving_bytes: epochs.leaving_bytes(),
             first_dirty_ns: epochs.first_dirty_ns(),
             epochs: if epochs.is_empty() { 0 } else { epochs.epochs() as u64 },
             merges: epochs.merges(),
-            groups: epochs.groups(),
-            grown_groups: epochs.grown(),
+            groups: epochs.list().groups(),
+            grown_groups: epochs.list().grown(),
             whole_since_ns: is_whole.then_some(*whole_since_ns),
             retry_at_ns: *retry_at_ns,
             session: *session,

@@ -71,7 +71,7 @@ impl VolumeState {
 
     /// The cache has lost these units, or never had them: they cannot be written back.
     pub fn lost(&mut self, now_ns: u64, units: Range<u64>) {
-        let groups = self.epochs.groups();
+        let groups = self.epochs.list().groups();
         self.epochs.lost(units);
         self.has_lost = true;
         self.note_group(now_ns, groups);
@@ -79,25 +79,23 @@ impl VolumeState {
 
     /// The store has all that it took: appends what is clean.
     pub fn flushed(&mut self, now_ns: u64, clean: &mut Vec<Range<u64>>) {
-        let groups = self.epochs.groups();
+        let groups = self.epochs.list().groups();
         self.epochs.flushed(clean);
         self.note_group(now_ns, groups);
     }
 
     /// Notes when a group has ended: there were `before`.
     fn note_group(&mut self, now_ns: u64, before: u64) {
-        if self.epochs.groups() > before {
+        if self.epochs.list().groups() > before {
             self.whole_since_ns = now_ns;
         }
     }
 
     /// Whether a write in write-back mode may change these units now, as far as older flushes are concerned.
     pub fn overwrite(&mut self, now_ns: u64, units: Range<u64>) -> Verdict {
-        if self.epochs.order() == WriteBackOrder::Group && self.epochs.conflict(units.clone()) {
+        if self.epochs.list().order() == WriteBackOrder::Group && self.epochs.conflict(units.clone()) {
             if self.may_copy(now_ns) {
-                if self.epochs.lacks_copy(units.clone()) {
-                    self.overwrites.push(units);
-                }
+                self.overwrites.push(units);
                 return Verdict::Busy;
             }
             if !self.is_urgent() {
@@ -184,6 +182,10 @@ impl VolumeState {
     /// Bytes of this volume that are due now; while a request waits, all of the oldest epoch, which is all that may leave. A group is
     /// carried to its end.
     pub fn due_bytes(&self) -> u64 {
-        if self.is_urgent() || self.epochs.must_end() { self.epochs.dirty_bytes() } else { self.due_bytes }
+        if self.is_urgent() || self.epochs.list().must_end() {
+            self.epochs.dirty_bytes()
+        } else {
+            self.due_bytes
+        }
     }
 }
