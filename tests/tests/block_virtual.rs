@@ -39,7 +39,7 @@ use tiermem_block::engine::{Counts, Engine, EngineConfig, LogStatus, VolumeConfi
 use tiermem_block::journal::LOG_BYTES_MIN;
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
-use tiermem_policy::extents::cleaner::CleanerRules;
+use tiermem_policy::extents::cleaner::{CleanerRules, WriteBackOrder};
 use tiermem_policy::extents::{Fill, Mode, Sizing, UNIT_BYTES};
 use tiermem_sim::block::{Costs, LogFull, Setup, Troubles};
 use tiermem_tier::backing::MemoryStore;
@@ -444,10 +444,9 @@ fn live(case: &Case, records: &[Access]) -> Ran {
         }
     });
     let told = told.collect();
-    let write_back_failures =
-        (0..VOLUMES as usize).map(|at| live.engine.counts(at).write_back_failures).sum();
+    let failures = (0..VOLUMES as usize).map(|at| live.engine.counts(at).write_back_failures).sum();
     let (log_full, log_refusals) = (case.log_page_ns.map(|_| live.log_full), live.log.refusals);
-    Ran { told, capacity_bytes, sent, log_full, log_refusals, deepest, write_back_failures }
+    Ran { told, capacity_bytes, sent, log_full, log_refusals, deepest, write_back_failures: failures }
 }
 
 fn sum(told: &[Told], of: impl Fn(&Told) -> u64) -> u64 {
@@ -470,14 +469,16 @@ fn agree(case: &Case, trace: &str) -> Ran {
     ran
 }
 
+const ORDERS: [WriteBackOrder; 3] = [WriteBackOrder::Group, WriteBackOrder::Flush, WriteBackOrder::None];
+const AGES_AND_MARKS: [(u64, u8); 3] = [(2 * S, 75), (1000 * S, 30), (20 * MS, 75)];
 const TRACES: [&str; 2] = ["cloudPhysicsIO-20k.vscsi.zst", "msr-slice-rw20-10k.trace.zst"];
 
 #[test]
 fn cleaning_by_age_and_by_marks_agrees() {
     for trace in TRACES {
         for fill in [Fill::Units, Fill::Whole] {
-            for (age_ns, high_percent) in [(2 * S, 75), (1000 * S, 30), (20 * MS, 75)] {
-                let rules = CleanerRules { age_ns, low_percent: 10, high_percent };
+            for (order, (age_ns, high_percent)) in ORDERS.into_iter().zip(AGES_AND_MARKS) {
+                let rules = CleanerRules { order, age_ns, low_percent: 10, high_percent };
                 agree(&Case { fill, rules, ..case() }, trace);
             }
         }
@@ -488,7 +489,7 @@ fn cleaning_by_age_and_by_marks_agrees() {
 fn requests_that_come_faster_than_the_stores_take_agree_and_wait() {
     let mut waited = 0;
     for trace in TRACES {
-        let rules = CleanerRules { age_ns: 1000 * S, low_percent: 80, high_percent: 90 };
+        let rules = CleanerRules { age_ns: 1000 * S, low_percent: 80, high_percent: 90, ..case().rules };
         let told = agree(&Case { rules, every_ns: 0, core_ns: 30 * MS, ..case() }, trace).told;
         waited += sum(&told, |told| told.waited_requests);
     }
@@ -591,7 +592,7 @@ fn requests_that_are_under_way_at_once_agree() {
 #[test]
 fn writes_behind_copies_that_wait_agree() {
     let timing = Case { every_ns: 200_000, depth: 8, cache_ns: 5 * MS, core_ns: 30 * MS, ..case() };
-    let rules = CleanerRules { age_ns: 20 * MS, low_percent: 80, high_percent: 90 };
+    let rules = CleanerRules { age_ns: 20 * MS, low_percent: 80, high_percent: 90, ..case().rules };
     let case = Case { fill: Fill::Whole, rules, policy: Named::Clock2, memory_bytes: 64 * KIB, ..timing };
     for log_page_ns in [None, Some(800 * MS)] {
         agree(&Case { log_page_ns, ..case.clone() }, TRACES[0]);

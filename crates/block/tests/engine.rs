@@ -3,6 +3,8 @@
 
 #[path = "engine/bad_places.rs"]
 mod bad_places;
+#[path = "engine/order.rs"]
+mod order;
 #[path = "engine/stamp.rs"]
 mod stamp;
 #[path = "engine/world.rs"]
@@ -12,10 +14,11 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tiermem_base::Rng;
 use tiermem_block::engine::{Engine, EngineConfig, VolumeConfig};
+use tiermem_policy::extents::cleaner::WriteBackOrder;
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
 use tiermem_tier::backing::{Backing, MemoryStore, Request};
 use tiermem_tier::block::{AlignedBuffer, MemoryDisk, for_each_seed};
-use world::{KIB, Kind, Setup, World};
+use world::{KIB, Kind, ORDERS, Setup, World};
 
 /// Each property is tried in 60 worlds, or in as many as `TIERMEM_WORLDS` says. What is left to find is rarer than one in a thousand.
 fn worlds() -> ProptestConfig {
@@ -38,9 +41,10 @@ fn setups() -> impl Strategy<Value = Setup> {
     let mode =
         prop_oneof![3 => Just(Mode::WriteBack), 1 => Just(Mode::WriteThrough), 1 => Just(Mode::WriteAround)];
     let table = prop_oneof![Just(None), (2u64..5).prop_map(|pages| Some(pages * 4 * KIB))];
-    let memory = (0u64..3, table);
+    let memory = (0u64..3, table, 0usize..3);
     (sizes, sizings, prop::bool::ANY, prop::collection::vec(mode, 1..3), 6u64..40, 0u64..3, memory).prop_map(
-        |(sizes_bytes, sizing, whole, modes, groups, tail, (memory, table_bytes))| Setup {
+        |(sizes_bytes, sizing, whole, modes, groups, tail, (memory, table_bytes, order))| Setup {
+            order: ORDERS[order],
             cache_bytes: groups * 256 * KIB,
             sizes_bytes,
             volume_bytes: (4 << 20) + tail * 512,
@@ -102,24 +106,39 @@ proptest! {
         world.check_cache(true);
     }
 
-    /// At any moment the stores are between two flushes.
+    /// If the cache's device is lost, the stores are what their order promises: at any moment between two flushes, or whenever no group is
+    /// under way at one of them; and in any order they have everything once it was written back.
     #[test]
-    fn the_stores_are_always_between_two_flushes(
+    fn the_stores_are_what_their_order_promises(
         setup in setups(), seed in any::<u64>(), requests in 50usize..300, depth in 1usize..40, durable in any::<bool>(),
+        flush_every in 1usize..60, crashes in any::<bool>(), power in any::<bool>(),
     ) {
         let setup = Setup { durable, cache_bytes: setup.cache_bytes + 2 * (1 << 20), ..setup };
         let mut world = World::new(&setup, seed);
-        for _ in 0..requests {
+        for request in 0..requests {
             world.send_random();
+            if request % flush_every == 0 {
+                (0..setup.modes.len()).for_each(|volume| world.send(volume, Kind::Flush, 0..0, false));
+            }
             while world.in_flight() >= depth {
                 world.look();
             }
             world.tick();
             world.check_order();
+            // After a crash only what goes in groups is in order at once: a store is not whole before it has all that was dirty.
+            if request == requests / 2 && crashes && durable && setup.order == WriteBackOrder::Group {
+                world.crash(power);
+            }
         }
         world.settle();
         world.check_order();
-        world.check_cache(false);
+        let has_crashed = crashes && durable;
+        world.check_cache(has_crashed);
+        for volume in 0..setup.modes.len() {
+            world.write_back(volume);
+        }
+        world.check_stores();
+        world.check_order();
     }
 }
 
@@ -173,7 +192,7 @@ proptest! {
     #[test]
     fn bad_places_cost_no_client_anything_of_which_there_is_a_copy(
         setup in setups(), seed in any::<u64>(), requests in 50usize..400, depth in 1usize..40, durable in any::<bool>(),
-        every in 4usize..80, lives in 1usize..4,
+        every in 4usize..80, lives in 1usize..4, dies in any::<bool>(), power in any::<bool>(),
     ) {
         let setup = Setup { durable, bad_places: true, cache_bytes: setup.cache_bytes + 2 * (1 << 20), ..setup };
         let mut world = World::new(&setup, seed);
@@ -188,14 +207,18 @@ proptest! {
                 }
                 world.tick();
             }
-            world.settle();
-            for volume in 0..setup.modes.len() {
-                world.send(volume, Kind::Read, 0..setup.volume_bytes, false);
-                world.send(volume, Kind::Flush, 0..0, false);
+            // The process dies in the midst of its work, or when all is done.
+            let is_last = !durable || life == lives;
+            if is_last || !dies {
+                world.settle();
+                for volume in 0..setup.modes.len() {
+                    world.send(volume, Kind::Read, 0..setup.volume_bytes, false);
+                    world.send(volume, Kind::Flush, 0..0, false);
+                }
+                world.settle();
             }
-            world.settle();
-            if durable && life < lives {
-                world.crash(false);
+            if !is_last {
+                world.crash(power);
             }
         }
     }

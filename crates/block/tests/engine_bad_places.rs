@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task};
 use tiermem_block::engine::{CacheStatus, Engine, EngineConfig, VolumeConfig};
@@ -22,10 +22,14 @@ const MODES: [Mode; 3] = [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround
 const FAILINGS: [Failing; 4] = [Failing::Io, Failing::Short, Failing::Full, Failing::ReadOnly];
 
 /// The content of a volume: each unit is another.
+static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let units = 0..VOLUME_BYTES / UNIT;
+    let words = units.flat_map(|unit| (0..UNIT / 8).map(move |word| unit << 16 | word | 1 << 63));
+    words.flat_map(u64::to_le_bytes).collect()
+});
+
 fn content(units: Range<u64>) -> Vec<u8> {
-    units
-        .flat_map(|unit| (0..UNIT / 8).flat_map(move |word| (unit << 16 | word | 1 << 63).to_le_bytes()))
-        .collect()
+    CONTENT[(units.start * UNIT) as usize..(units.end * UNIT) as usize].to_vec()
 }
 
 struct House {
@@ -44,7 +48,7 @@ type Result<T> = std::result::Result<T, (Errno, String)>;
 impl House {
     fn new(mode: Mode, durable: bool) -> Self {
         let store = MemoryStore::new(VOLUME_BYTES);
-        store.with_bytes(|bytes| bytes.copy_from_slice(&content(0..VOLUME_BYTES / UNIT)));
+        store.with_bytes(|bytes| bytes.copy_from_slice(&CONTENT));
         let (disk, simulation) = (MemoryDisk::new(CACHE_BYTES as usize), Simulation::new(1));
         let (engine, cache) = start(&disk, &store, &simulation, mode, durable);
         House { engine, disk, store, simulation, cache, mode, durable, next: 0 }
@@ -94,11 +98,18 @@ impl House {
         self.run(Task::Flush, 0..0, false).map(drop)
     }
 
-    /// Until nothing is under way.
+    /// Two seconds pass, in which all ends that is under way: from one moment at which something happens to the next.
     fn settle(&mut self) {
-        for _ in 0..2000 {
+        let end_ns = self.simulation.now_ns() + 2_000_000_000;
+        loop {
             self.engine.take(&mut Vec::new());
-            self.simulation.pass(1_000_000);
+            let now_ns = self.simulation.now_ns();
+            if now_ns >= end_ns {
+                return;
+            }
+            let due_ns = self.simulation.next_due_ns().into_iter().chain(self.engine.wakes_at_ns()).min();
+            let next_ns = due_ns.map_or(end_ns, |due_ns| due_ns.clamp(now_ns + 1_000, end_ns));
+            self.simulation.pass(next_ns - now_ns);
         }
     }
 
@@ -366,6 +377,37 @@ fn with_a_log_that_failed_all_reads_go_on_those_too_that_would_have_filled() {
             assert!(house.read(0..VOLUME_BYTES).unwrap() == all, "{told}");
             assert!(house.write(0..UNIT, 8, false).is_err() && house.flush().is_err(), "{told}");
         }
+    }
+}
+
+#[test]
+fn what_the_store_got_after_the_log_has_failed_is_read_there_where_the_device_fails_too() {
+    for is_early in [false, true] {
+        let mut house = House::new(Mode::WriteBack, true);
+        house.read(0..MIB).unwrap();
+        house.settle();
+        let places = house.places(0..16);
+        house.write(0..64 * KIB, 5, true).unwrap();
+        let log = log(&house);
+        if is_early {
+            // The store has it, and the log does not say so yet.
+            house.engine.begin_write_back(0);
+            house.cache.lock().unwrap().sync_ns = 100_000_000;
+            while !house.is_stored(0..64 * KIB, 5) {
+                house.engine.take(&mut Vec::new());
+                house.simulation.pass(1_000);
+            }
+        }
+        house.spoil(Op::Sync, std::slice::from_ref(&log), Failing::Io, None);
+        let _ = house.write(64 * KIB..128 * KIB, 6, true);
+        house.settle();
+        assert!(house.cache_status().log.unwrap().failure.is_some());
+        house.engine.begin_write_back(0);
+        house.settle();
+        assert!(house.is_stored(0..64 * KIB, 5), "it is written back without the log");
+        house.spoil(Op::Read, &places, Failing::Io, None);
+        assert!(house.read(0..64 * KIB).unwrap().iter().all(|byte| *byte == 5));
+        assert!(house.failures() > 0 && house.cache_status().dirty_bytes == 0, "early {is_early}");
     }
 }
 

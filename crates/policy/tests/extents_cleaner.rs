@@ -2,6 +2,8 @@
 //! fail, hang and come back, beside a model of what each store has.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
+#[path = "extents_cleaner/groups.rs"]
+mod groups;
 #[path = "extents_cleaner/world.rs"]
 mod world;
 
@@ -368,13 +370,29 @@ fn nothing_begins_while_the_log_is_full_and_what_has_begun_goes_on() {
 }
 
 #[test]
+fn who_waits_for_bytes_that_are_lost_tries_again() {
+    let mut world = World::new(64 * MIB, 1, 1, MARKS);
+    dirty(&mut world, 0, 0..1);
+    let through = World::request(0, 0..4 * KIB, Some(Mode::WriteThrough));
+    assert_eq!(world.cleaner.may_write(0, &world.extents, &through), Verdict::Clean);
+    world.cleaner.lost(Volume(0), 0..MIB / UNIT_BYTES);
+    let mut acts = Vec::new();
+    world.cleaner.step(0, &world.extents, &mut acts);
+    assert_eq!(acts.first(), Some(&Act::Clean { volume: Volume(0), runs: vec![] }), "no flush will tell");
+    assert_eq!(world.cleaner.may_write(0, &world.extents, &through), Verdict::Ready);
+    acts.clear();
+    world.cleaner.step(0, &world.extents, &mut acts);
+    assert!(!acts.iter().any(|act| matches!(act, Act::Clean { .. })), "once");
+}
+
+#[test]
 fn other_modes_wait_until_nothing_is_dirty_and_have_it_written_back() {
     let mut world = World::new(64 * MIB, 1, 1, MARKS);
     dirty(&mut world, 0, 0..1);
     let through = World::request(0, 0..4 * KIB, Some(Mode::WriteThrough));
-    assert!(!world.cleaner.may_write(0, &world.extents, &through));
+    assert_eq!(world.cleaner.may_write(0, &world.extents, &through), Verdict::Clean);
     world.clean();
-    assert!(world.cleaner.may_write(0, &world.extents, &through));
+    assert_eq!(world.cleaner.may_write(0, &world.extents, &through), Verdict::Ready);
     world.cleaner.nobody_waits();
     // A mode that changes does the same before any write; so does a caller that wants it.
     dirty(&mut world, 0, 0..1);
@@ -459,7 +477,7 @@ proptest! {
                 Happening::Write { volume, block, units } => {
                     let range = block * 64 * KIB..block * 64 * KIB + units * UNIT_BYTES;
                     let request = World::request(volume, range.clone(), Some(Mode::WriteBack));
-                    if world.cleaner.may_write(world.now_ns, &world.extents, &request)
+                    if world.cleaner.may_write(world.now_ns, &world.extents, &request) == Verdict::Ready
                         && world.ask(volume, range.clone(), Some(Mode::WriteBack)) == Verdict::Ready {
                         let units = range.start / UNIT_BYTES..range.end / UNIT_BYTES;
                         units.for_each(|unit| {

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use tiermem_policy::extents::UNIT_BYTES;
+use tiermem_policy::extents::cleaner::WriteBackOrder;
 use tiermem_policy::extents::cleaner::epochs::Epochs;
 
 /// Units of the volume: three frames.
@@ -73,7 +74,7 @@ fn cells(units: &Range<u64>) -> Range<usize> {
 }
 
 fn epochs() -> Epochs {
-    Epochs::new(4, 20 * UNIT_BYTES)
+    Epochs::new(WriteBackOrder::Flush, 4, 20 * UNIT_BYTES)
 }
 
 impl Model {
@@ -545,7 +546,7 @@ fn a_write_under_way_over_a_boundary_belongs_before_it_where_it_took_something_a
 
 #[test]
 fn the_bound_on_epochs_is_said_and_merging_makes_room() {
-    let mut epochs = Epochs::new(2, u64::MAX);
+    let mut epochs = Epochs::new(WriteBackOrder::Flush, 2, u64::MAX);
     for at in 0..2 {
         assert!(!epochs.is_full());
         write(&mut epochs, at..at + 1);

@@ -24,10 +24,11 @@ VOLUME_BYTES = 24 * MIB
 Serve = Callable[..., VolumeServer]
 
 
-def config(directory: pathlib.Path, disk: pathlib.Path, choice: random.Random) -> str:
+def config(directory: pathlib.Path, disk: pathlib.Path, choice: random.Random, order: str | None = None) -> str:
     """A cache that is smaller than what is written, in front of a slow store: it evicts and writes back all the time."""
     blocks = choice.choice(['["4KiB", "16KiB", "64KiB"]', '["32KiB", "64KiB", "128KiB", "256KiB"]', '["64KiB"]'])
     fill = choice.choice(["units", "units", "whole"])
+    order = order or choice.choice(["group", "group", "flush", "none"])
     return f"""
         [cache]
         path = "{directory}/cache.tiermem"
@@ -35,6 +36,7 @@ def config(directory: pathlib.Path, disk: pathlib.Path, choice: random.Random) -
         blocks = {blocks}
         fill = "{fill}"
         dirty_age = "50ms"
+        order = "{order}"
         [[export]]
         name = "disk"
         backing = "{disk},delay=1ms"
@@ -78,11 +80,11 @@ def test_what_was_promised_outlives_the_process(serve_volumes: Serve, tmp_path: 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + ROUNDS))
 def test_the_image_alone_is_in_order(serve_volumes: Serve, tmp_path: pathlib.Path, seed: int) -> None:
-    """The cache is lost with the process: the image holds all writes before some flush, and perhaps some before the next."""
+    """The cache is lost with the process: flush by flush the image holds all writes before some flush, and perhaps some before the next."""
     choice = random.Random(seed)
     disk = image(tmp_path / "disk.img", VOLUME_BYTES)
     writes = OrderedWrites(VOLUME_BYTES, seed)
-    server = serve_volumes({"disk": disk}, config=config(tmp_path, disk, choice))
+    server = serve_volumes({"disk": disk}, config=config(tmp_path, disk, choice, order="flush"))
     for _ in range(2):
         live_and_die(server, writes, choice)
         writes.check_order(read_image(disk))

@@ -6,7 +6,7 @@ use tiermem_base::{Bytes, Nanos};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::Geometry;
 use tiermem_policy::extents::admission::AdmissionRules;
-use tiermem_policy::extents::cleaner::CleanerRules;
+use tiermem_policy::extents::cleaner::{CleanerRules, WriteBackOrder};
 
 use super::ConfigError;
 
@@ -46,6 +46,9 @@ pub struct CacheSection {
     pub dirty_age: Option<Nanos>,
     /// Percentage of the cache above which dirty data are written back. Default 75.
     pub dirty_percent: Option<u8>,
+    /// Order in which dirty data reach the stores: in a `group` of flushes (default), `flush` by flush, or in `none`.
+    #[serde(default)]
+    pub order: OrderName,
     /// DRAM for copies of what is read again and again. Default a sixteenth of the capacity, 256 MiB at most.
     pub memory: Option<Bytes>,
     /// DRAM for checksums and places of cached data, which take 1.3 GiB for each TiB. With
@@ -82,6 +85,19 @@ pub enum SizingName {
     Request,
 }
 
+/// Order in which dirty data reach the stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OrderName {
+    /// All flushes that wait go together.
+    #[default]
+    Group,
+    /// One flush after the other.
+    Flush,
+    /// As suits the store.
+    None,
+}
+
 fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Named>, D::Error> {
     let name = String::deserialize(deserializer)?;
     name.parse().map(Some).map_err(D::Error::custom)
@@ -106,6 +122,7 @@ impl CacheSection {
             policy: None,
             dirty_age: None,
             dirty_percent: None,
+            order: OrderName::default(),
             memory: None,
             table_memory: None,
             sequential_cutoff: None,
@@ -144,6 +161,11 @@ impl CacheSection {
         let default = CleanerRules::default();
         let high_percent = self.dirty_percent.unwrap_or(default.high_percent);
         CleanerRules {
+            order: match self.order {
+                OrderName::Group => WriteBackOrder::Group,
+                OrderName::Flush => WriteBackOrder::Flush,
+                OrderName::None => WriteBackOrder::None,
+            },
             age_ns: self.dirty_age.map_or(default.age_ns, |age| age.0),
             low_percent: default.low_percent.min(high_percent / 3 * 2),
             high_percent,

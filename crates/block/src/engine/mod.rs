@@ -365,6 +365,7 @@ impl Engine {
             }
             return;
         };
+        self.shared.settle_cleaned();
         // What they wait for never comes.
         self.call_crowded();
         self.call_parked();

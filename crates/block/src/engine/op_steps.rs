@@ -68,8 +68,12 @@ impl Work<'_> {
             write,
             bypass: false,
         };
-        if write.is_some() && !write_back.cleaner_mut().may_write(*now_ns, extents, &request) {
-            return self.try_later(After::Parks);
+        if write.is_some() {
+            match write_back.cleaner_mut().may_write(*now_ns, extents, &request) {
+                Verdict::Ready => {}
+                Verdict::Clean => return self.try_later(After::Parks),
+                Verdict::Busy => return self.try_later(After::Crowds),
+            }
         }
         let verdict = write_back.plan(*now_ns, extents, &mut request, &mut self.op.plan);
         write_order.note_map(log, extents);

@@ -187,7 +187,8 @@ impl Shared {
     /// that may be retried now: until the log says so durably, no other data may be written to these places.
     pub fn note_clean(&mut self, at: usize, ranges: Vec<Range<u64>>) -> bool {
         let mut parts = self.dirty_parts(at, &ranges);
-        if self.log.is_kept() {
+        // A log that has failed says nothing more, and nothing else is written to these places.
+        if self.log.is_kept() && self.log.failure().is_none() {
             let unstored = self.take_unstored(&mut parts);
             let number = self.volumes[at].number;
             self.write_order.note_dropped(&mut self.log, number, &unstored);
@@ -226,7 +227,7 @@ impl Shared {
         unstored.iter().for_each(|part| self.unstored.forget(units_at(part)));
     }
 
-    /// Frees the units that the log durably says are clean, as far
+    /// Frees the units that the log durably says are clean, or will never say anything of any more, as far
     /// as they are not dirty again. Returns whether there were any.
     pub fn settle_cleaned(&mut self) -> bool {
         let settled = self.write_order.take_cleaned(&self.log);
@@ -319,8 +320,10 @@ impl Shared {
         if let Some(journal) = self.log.journal() {
             let mut states = units.clone().map(|unit| journal.state(unit));
             let is_dirty = states.any(|state| matches!(state, UnitState::Dirty | UnitState::Poisoned));
-            // A log that has failed takes no record of what is lost.
-            return is_dirty || self.extents.units().has_lost(units);
+            // A log that has failed takes no record of what is lost, nor of what the store got since.
+            let has_failed = journal.failed().is_some();
+            return self.extents.units().has_lost(units)
+                || is_dirty && (!has_failed || self.is_marked(op.volume, range));
         }
         if op.kind.is_write() {
             // Its own plan has made the units dirty; how they were before it says.

@@ -115,6 +115,12 @@ pub struct ExportStatus {
     pub epochs: u64,
     /// Flushes that the order of write-back has not heeded.
     pub epoch_merges: u64,
+    /// Groups of flushes that the store has got as a whole, where they go in groups.
+    pub write_back_groups: u64,
+    /// How often such a group grew to a later flush.
+    pub write_back_groups_grown: u64,
+    /// For how long the store has been whole, seconds: an image as of a flush. None while a group is under way, and in other orders.
+    pub store_whole_s: Option<f64>,
     /// Its quota of the cache.
     pub quota_bytes: Option<u64>,
     /// The number of the owner of its space: exports without a quota share number 0.
@@ -213,6 +219,11 @@ impl Engine {
             dirty_age_s: age_ns.map(|ns| ns as f64 / 1e9),
             epochs: standing.epochs,
             epoch_merges: standing.merges,
+            write_back_groups: standing.groups,
+            write_back_groups_grown: standing.grown_groups,
+            store_whole_s: standing
+                .whole_since_ns
+                .map(|since_ns| now_ns.saturating_sub(since_ns) as f64 / 1e9),
             quota_bytes: volume.quota_bytes,
             share: volume.share.0,
             share_held_bytes: extents.shares().held_bytes(volume.share),

@@ -223,13 +223,13 @@ impl WriteOrder {
         self.cleaned.push((lsn, volume, ranges));
     }
 
-    /// The ranges of volumes of which the log has said durably that they are clean.
+    /// The ranges of volumes of which the log has said durably that they are clean; all of them where it never will.
     pub fn take_cleaned(&mut self, log: &Log) -> Vec<(usize, Vec<Range<u64>>)> {
         let mut settled = Vec::new();
         let Some(journal) = log.journal() else { return settled };
-        let synced = journal.synced();
+        let (synced, has_failed) = (journal.synced(), journal.failed().is_some());
         self.cleaned.retain_mut(|(lsn, volume, ranges)| {
-            let is_settled = *lsn <= synced;
+            let is_settled = has_failed || *lsn <= synced;
             if is_settled {
                 settled.push((*volume, std::mem::take(ranges)));
             }

@@ -113,7 +113,7 @@ fn states(text: &mut Exposition, exports: &[Labelled<'_>]) {
         text.sample("block_export_info", &format!("{{{label},mode=\"{mode}\",store=\"{store}\"}}"), 1);
     }
     type Field = (&'static str, &'static str, fn(&ExportView) -> Option<f64>);
-    const FIELDS: [Field; 10] = [
+    const FIELDS: [Field; 13] = [
         ("block_size_bytes", "Size of the export.", |export| Some(export.status.size_bytes as f64)),
         ("block_dirty_bytes", "Dirty bytes of the export.", |export| Some(export.status.dirty_bytes as f64)),
         (
@@ -127,6 +127,19 @@ fn states(text: &mut Exposition, exports: &[Labelled<'_>]) {
         ("block_epoch_merges_total", "Flushes that write-back merged: their order was not kept.", |export| {
             Some(export.status.epoch_merges as f64)
         }),
+        ("block_write_back_groups_total", "Groups of flushes that the store has got as a whole.", |export| {
+            Some(export.status.write_back_groups as f64)
+        }),
+        (
+            "block_write_back_groups_grown_total",
+            "Groups that grew to a later flush, since the store did not take what was to be overwritten.",
+            |export| Some(export.status.write_back_groups_grown as f64),
+        ),
+        (
+            "block_store_whole_seconds",
+            "For how long the store has been an image as of a flush; absent while a group is being written to it.",
+            |export| export.status.store_whole_s,
+        ),
         ("block_quota_bytes", "Quota of the export in the cache, if it has one.", |export| {
             export.status.quota_bytes.map(|bytes| bytes as f64)
         }),

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use tiermem_base::Rng;
-use tiermem_block::disks::UNIT_BYTES;
+use tiermem_block::disks::{Answer, Asker, Disks, Job, Task, UNIT_BYTES};
 use tiermem_block::journal::{Layout, LayoutConfig};
+use tiermem_block::nbd::Context;
 use tiermem_policy::extents::{Fill, Mode};
 use tiermem_tier::block::{BadPlace, Failing, Op, Troubles};
 
@@ -34,10 +35,16 @@ impl Spoiled {
 
     /// A bad place on a device or in a store, at random. Mostly where the cache keeps its blocks.
     pub fn add(&mut self, setup: &Setup, devices: &Devices, rng: &mut Rng) {
-        let data_at = setup.data_at();
         let at = if rng.below(4) == 0 { 1 + rng.below(setup.modes.len() as u64) as usize } else { 0 };
+        let place = self.draw(setup, at, rng.below(16) == 0, rng);
+        devices[at].lock().unwrap().bad_places.add(place);
+    }
+
+    /// A bad place on the cache's device (0) or in a store, in the log where there is one or where bytes are.
+    fn draw(&mut self, setup: &Setup, at: usize, in_log: bool, rng: &mut Rng) -> BadPlace {
+        let data_at = setup.data_at();
         let within = match at {
-            0 if rng.below(16) > 0 => data_at..setup.cache_bytes,
+            0 if !in_log => data_at..setup.cache_bytes,
             0 => 0..data_at.max(UNIT_BYTES),
             _ => 0..setup.volume_bytes,
         };
@@ -55,7 +62,7 @@ impl Spoiled {
             0 => self.log |= setup.durable && (bytes.start < data_at || op == Op::Sync),
             _ => self.stores.push((at - 1, op, bytes.clone())),
         }
-        devices[at].lock().unwrap().bad_places.add(BadPlace { op, bytes, failing, times });
+        BadPlace { op, bytes, failing, times }
     }
 
     /// Another process begins: the devices work again.
@@ -85,12 +92,68 @@ impl World {
         spoiled.add(setup, devices, rng);
     }
 
+    /// What fails on the cache's device while a process takes it up: mostly nothing.
+    pub fn spoil_start(&mut self) -> Vec<BadPlace> {
+        let World { spoiled, setup, rng, .. } = self;
+        let count = if setup.bad_places && rng.below(3) == 0 { 1 + rng.below(3) } else { 0 };
+        (0..count).map(|_| spoiled.draw(setup, 0, rng.below(2) == 0, rng)).collect()
+    }
+
+    /// The units of each volume, as the present process leaves them, of which there may be no copy, or of which the log does not know
+    /// durably that the store has one.
+    pub fn those_that_may_be_lost(&mut self) -> Vec<Vec<bool>> {
+        let mut of_all = Vec::new();
+        for volume in 0..self.setup.modes.len() {
+            let mut units = self.dirty_units(volume);
+            for (at, unit) in (0..).step_by(UNIT_BYTES as usize).zip(&mut units) {
+                *unit |= self.is_gone(volume, &(at..at + UNIT_BYTES));
+            }
+            of_all.push(units);
+        }
+        of_all
+    }
+
+    /// The units of a volume that the engine takes to be dirty.
+    fn dirty_units(&mut self, volume: usize) -> Vec<bool> {
+        let size_bytes = self.setup.volume_bytes;
+        let asker = Asker { connection: 3, cookie: 0 };
+        self.engine.submit(Job {
+            asker,
+            disk: volume,
+            task: Task::Describe,
+            offset: 0,
+            bytes: size_bytes,
+            durable: false,
+        });
+        let mut done = Vec::new();
+        self.engine.take(&mut done);
+        let described =
+            done.into_iter().find(|outcome| outcome.asker == asker).expect("it is answered at once");
+        let Ok(Answer::Parts { cache, .. }) = described.result else { panic!("it is described") };
+        let mut units = Vec::new();
+        for part in cache {
+            let count = u64::from(part.len_bytes).div_ceil(UNIT_BYTES) as usize;
+            units.extend(std::iter::repeat_n(part.flags & Context::DIRTY != 0, count));
+        }
+        units
+    }
+
+    /// Whether there may be no copy of a range: only the cache had it, and its device does not give it; or both have failed. What a store
+    /// took and then failed to flush is not known to be there, nor which part of a block was written that is dirty as a whole.
+    fn is_gone(&self, volume: usize, range: &Range<u64>) -> bool {
+        let counts = self.engine.counts(volume);
+        counts.write_back_failures > 0
+            || counts.poisoned_units > 0 && self.setup.fill == Fill::Whole
+            || self.was_lost(volume, range)
+            || self.is_lacking(volume, range)
+            || self.spoiled.touches(volume, &[Op::Read], range)
+    }
+
     /// Whether the store lacks something of the blocks of a range that a client was told to be written, or may have been; or has it, and
     /// was not flushed.
     pub fn is_lacking(&self, volume: usize, range: &Range<u64>) -> bool {
         let (stamps, size_bytes) = (self.stamps(volume), self.setup.volume_bytes);
-        // A block that is filled as a whole is dirty as a whole, what nobody has written among it.
-        let range = if self.setup.fill == Fill::Whole { self.block_of(range) } else { whole(range) };
+        let range = self.dirtied_with(range);
         let range = range.start..range.end.min(size_bytes);
         if !self.stores[volume].is_synced(range.clone()) {
             return true;
@@ -117,14 +180,7 @@ impl World {
             spoiled.log && self.engine.status().cache.log.is_some_and(|log| log.failure.is_some());
         let units = whole(range);
         let store_fails = |ops: &[Op], range: &Range<u64>| spoiled.touches(volume, ops, range);
-        // Only the cache had it, and its device does not give it; or both have failed. What a store took and then failed to flush is not
-        // known to be there, nor which part of a block was written that is dirty as a whole.
-        let counts = self.engine.counts(volume);
-        let took_in_vain =
-            counts.write_back_failures > 0 || counts.poisoned_units > 0 && self.setup.fill == Fill::Whole;
-        let is_gone = |range: &Range<u64>| {
-            lacked || took_in_vain || self.is_lacking(volume, range) || store_fails(&[Op::Read], range)
-        };
+        let is_gone = |range: &Range<u64>| lacked || self.is_gone(volume, range);
         // Where nothing in the cache has room for it, a write goes past it.
         let status = self.engine.status();
         let has_lost = status.exports.iter().any(|export| export.counts.poisoned_units > 0);
@@ -146,6 +202,11 @@ impl World {
             Kind::Trim => log_failed || store_fails(&[Op::Write], &units),
             Kind::Describe => false,
         }
+    }
+
+    /// The bytes that are dirty with a range: of a block that is filled as a whole all, what nobody has written among it.
+    pub fn dirtied_with(&self, range: &Range<u64>) -> Range<u64> {
+        if self.setup.fill == Fill::Whole { self.block_of(range) } else { whole(range) }
     }
 
     /// The bytes around a range that a write may fetch.

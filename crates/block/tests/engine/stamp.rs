@@ -81,6 +81,15 @@ impl Stamp {
         let next = self.history.get(at + 1).map_or(u64::MAX, |next| next.epoch_done);
         Some((self.history[at].epoch_sent.saturating_sub(1), next.saturating_sub(1)))
     }
+
+    /// Of which moments a store may be the image that has this value here, by the requests that were sent: not before that of the value,
+    /// which is its number, nor after the next write was done.
+    pub fn moments(&self, value: u64) -> Option<(u64, u64)> {
+        let at = self.history.iter().position(|entry| entry.value == value)?;
+        // After a trim an older value may be there again, until it is written anew.
+        let next = self.history.get(self.trimmed.max(at + 1));
+        Some((value, next.map_or(u64::MAX, |next| next.done)))
+    }
 }
 
 /// The stamps that a range touches.

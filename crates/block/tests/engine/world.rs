@@ -7,14 +7,17 @@ use std::sync::Arc;
 use tiermem_base::Rng;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Piece, Task, UNIT_BYTES};
 use tiermem_block::engine::{Drops, Engine, EngineConfig, VolumeConfig};
+use tiermem_policy::extents::cleaner::{CleanerRules, WriteBackOrder};
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
 use tiermem_tier::backing::MemoryStore;
-use tiermem_tier::block::{MemoryDisk, Simulated, Simulation};
+use tiermem_tier::block::{BadPlace, MemoryDisk, Simulated, Simulation};
 
 use crate::bad_places::{Devices, Spoiled};
 use crate::stamp::{Entry, STAMP_BYTES, Stamp, stamps_of, value_of};
 
 pub const KIB: u64 = 1 << 10;
+pub const ORDERS: [WriteBackOrder; 3] = [WriteBackOrder::Group, WriteBackOrder::Flush, WriteBackOrder::None];
+
 /// Parameters of a world.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -24,6 +27,8 @@ pub struct Setup {
     pub fill: Fill,
     pub sizing: Sizing,
     pub modes: Vec<Mode>,
+    /// In which order dirty bytes reach the stores.
+    pub order: WriteBackOrder,
     /// Whether the cache outlives the process.
     pub durable: bool,
     /// DRAM for copies.
@@ -62,6 +67,7 @@ impl Setup {
             fill: if rng.below(2) == 0 { Fill::Whole } else { Fill::Units },
             sizing: sizings[rng.below(3) as usize],
             modes: (0..volumes).map(|_| modes[rng.below(4) as usize]).collect(),
+            order: ORDERS[rng.below(3) as usize],
             durable: true,
             memory_bytes: rng.below(3) * 256 * KIB,
             table_bytes: (rng.below(2) == 0).then(|| (2 + rng.below(3)) * 4 * KIB),
@@ -80,12 +86,15 @@ struct Flight {
     durable: bool,
     /// Its number: requests are numbered as they are sent.
     began: u64,
-    /// The store lacked something of its range when it was sent.
+    /// The store lacked something of its range when it was sent or later, as it may while a write is under way or has been.
     lacked: bool,
 }
 
+#[derive(Clone)]
 struct Model {
     stamps: Vec<Stamp>,
+    /// Units that a process found lost when it took up the cache: reading them is an error until they are written anew.
+    lost: Vec<bool>,
     /// Flushes that were acknowledged.
     epoch: u64,
 }
@@ -112,12 +121,14 @@ impl World {
         let disk = MemoryDisk::new(setup.cache_bytes as usize);
         let stores: Vec<_> = setup.modes.iter().map(|_| MemoryStore::new(setup.volume_bytes)).collect();
         let stamps = vec![Stamp::new(0); setup.volume_bytes.div_ceil(STAMP_BYTES) as usize];
+        let lost = vec![false; setup.volume_bytes.div_ceil(UNIT_BYTES) as usize];
+        let model = Model { stamps, lost, epoch: 0 };
         let simulation = Simulation::new(seed);
-        let (engine, devices) = start(setup, &disk, &stores, &simulation).expect("nothing has died");
+        let (engine, devices) = start(setup, &disk, &stores, &simulation, &[]).expect("nothing has died");
         World {
             setup: setup.clone(),
             engine,
-            models: stores.iter().map(|_| Model { stamps: stamps.clone(), epoch: 0 }).collect(),
+            models: vec![model; stores.len()],
             stores,
             disk,
             simulation,
@@ -135,6 +146,7 @@ impl World {
         if self.setup.failures_per_mille == 0 && !self.setup.bad_places && !self.simulation.is_dead() {
             self.check_cache(true);
         }
+        let may_be_lost = if self.setup.bad_places { self.those_that_may_be_lost() } else { Vec::new() };
         self.flights.clear();
         self.idle_looks = 0;
         let idle = Engine::new(Box::new(MemoryDisk::new(8 << 20).open()), EngineConfig::default()).unwrap();
@@ -148,17 +160,19 @@ impl World {
             if self.rng.below(4) == 0 {
                 self.simulation.die_after(self.rng.below(60));
             }
-            if let Some(started) = start(&self.setup, &self.disk, &self.stores, &self.simulation) {
+            self.spoiled.restart();
+            let places = self.spoil_start();
+            let started = start(&self.setup, &self.disk, &self.stores, &self.simulation, &places);
+            if let Some(started) = started {
                 self.simulation.restart();
                 (self.engine, self.devices) = started;
-                self.spoiled.restart();
                 break;
             }
             if power || self.rng.below(2) == 0 {
                 self.lose_power();
             }
         }
-        self.look_at_all();
+        self.look_at_all(&may_be_lost);
     }
 
     fn lose_power(&mut self) {
@@ -195,8 +209,8 @@ impl World {
         }
     }
 
-    /// Reads all volumes: what survived a crash is one of what may, and stays.
-    fn look_at_all(&mut self) {
+    /// Reads all volumes: what survived a crash is one of what may, and stays. Only these units of each volume may have been lost.
+    fn look_at_all(&mut self, may_be_lost: &[Vec<bool>]) {
         for volume in 0..self.models.len() {
             let size = self.engine.exports()[volume].size_bytes;
             if let Some(bytes) = self.read_alone(volume, 0..size) {
@@ -204,10 +218,16 @@ impl World {
             } else {
                 for start in (0..size).step_by(UNIT_BYTES as usize) {
                     let range = start..(start + UNIT_BYTES).min(size);
-                    match self.read_alone(volume, range.clone()) {
-                        Some(bytes) => self.survive(volume, start, &bytes),
-                        None => stamps_of(&range).for_each(|at| self.models[volume].stamps[at].loosen()),
+                    let unit = (start / UNIT_BYTES) as usize;
+                    let read = self.read_alone(volume, range.clone());
+                    self.models[volume].lost[unit] = read.is_none();
+                    if let Some(bytes) = read {
+                        self.survive(volume, start, &bytes);
+                        continue;
                     }
+                    let may_be_lost = may_be_lost.get(volume).is_none_or(|units| units[unit]);
+                    assert!(may_be_lost, "volume {volume}, byte {start}: it is an error after the crash");
+                    stamps_of(&range).for_each(|at| self.models[volume].stamps[at].loosen());
                 }
             }
             self.models[volume].epoch = 0;
@@ -278,10 +298,10 @@ impl World {
     }
 
     pub fn send(&mut self, volume: usize, kind: Kind, range: Range<u64>, durable: bool) {
-        let writes = matches!(kind, Kind::Write | Kind::Zero | Kind::Trim);
+        let writes = kind.writes();
         let clashes = |flight: &Flight| {
             flight.volume == volume
-                && matches!(flight.kind, Kind::Write | Kind::Zero | Kind::Trim)
+                && flight.kind.writes()
                 && flight.range.start < range.end
                 && range.start < flight.range.end
         };
@@ -320,6 +340,13 @@ impl World {
             Kind::Flush => Task::Flush,
         };
         let lacked = self.setup.bad_places && self.is_lacking(volume, &range);
+        if self.setup.bad_places && kind.writes() {
+            let around = self.dirtied_with(&range);
+            let meets = |flight: &&mut Flight| {
+                flight.volume == volume && flight.range.start < around.end && around.start < flight.range.end
+            };
+            self.flights.values_mut().filter(meets).for_each(|flight| flight.lacked = true);
+        }
         let flight = Flight { volume, range: range.clone(), kind, value, durable, began: cookie, lacked };
         self.flights.insert(cookie, flight);
         let asker = Asker { connection: 1, cookie };
@@ -410,6 +437,7 @@ impl World {
                 }
             }
             (Kind::Write | Kind::Zero, Answer::Done) => {
+                model.lost[units_touched(&range)].fill(false);
                 for at in stamps_of(&range) {
                     let stamp = &mut model.stamps[at];
                     let place = stamp.history.iter().rposition(|entry| entry.value == value).unwrap();
@@ -437,6 +465,13 @@ impl World {
     /// What the clients of a volume know.
     pub fn stamps(&self, volume: usize) -> &[Stamp] {
         &self.models[volume].stamps
+    }
+
+    /// Whether a unit of a range was lost before the present process took up the cache, and not written since.
+    pub fn was_lost(&self, volume: usize, range: &Range<u64>) -> bool {
+        let lost = &self.models[volume].lost;
+        let units = units_touched(range);
+        lost[units.start..units.end.min(lost.len())].contains(&true)
     }
 
     /// The cache's device returned what was stored whenever it was asked: no failure was injected. After a crash
@@ -469,32 +504,10 @@ impl World {
             });
         }
     }
+}
 
-    /// If the cache's device were lost now, each store has all that was written before some flush, and some of what was written before the
-    /// next.
-    pub fn check_order(&mut self) {
-        for (at, store) in self.stores.iter().enumerate() {
-            if self.setup.modes[at] != Mode::WriteBack {
-                continue;
-            }
-            store.with_bytes(|bytes| {
-                let (mut first, mut last) = (0, u64::MAX);
-                for (place, stamped) in bytes.chunks(STAMP_BYTES as usize).enumerate() {
-                    let value = value_of(stamped).unwrap();
-                    if value == 0 {
-                        // Which of its zeroes it is, is unknown.
-                        continue;
-                    }
-                    let (from, to) = self.models[at].stamps[place].flushes(value).unwrap();
-                    (first, last) = (first.max(from), last.min(to));
-                    assert!(
-                        first <= last,
-                        "volume {at}, stamp {place}: of flush {from} to {to}, others of {first} to {last}"
-                    );
-                }
-            });
-        }
-    }
+fn units_touched(range: &Range<u64>) -> Range<usize> {
+    (range.start / UNIT_BYTES) as usize..range.end.div_ceil(UNIT_BYTES) as usize
 }
 
 fn bytes_of(pieces: &[Piece]) -> Vec<u8> {
@@ -505,28 +518,32 @@ fn bytes_of(pieces: &[Piece]) -> Vec<u8> {
     bytes
 }
 
-/// An engine on a disk in front of stores, unless the machine dies of it. Devices and stores fail only when it has started.
+/// An engine on a disk in front of stores, unless the machine dies of it, or the disk has these bad places. Otherwise devices and stores fail
+/// only when it has started.
 fn start(
     setup: &Setup,
     disk: &MemoryDisk,
     stores: &[MemoryStore],
     simulation: &Simulation,
+    bad_places: &[BadPlace],
 ) -> Option<(Engine, Devices)> {
     let alive = |result: Result<(), String>| match result {
         Err(error) => {
-            assert!(simulation.is_dead(), "{error}");
+            assert!(simulation.is_dead() || !bad_places.is_empty(), "{error}");
             false
         }
         Ok(()) => true,
     };
     let cache = Simulated::new(disk.clone(), simulation);
     let mut troubles: Devices = vec![cache.troubles()];
+    bad_places.iter().for_each(|place| troubles[0].lock().unwrap().bad_places.add(place.clone()));
     let (clock, pause) = (simulation.clone(), simulation.clone());
     let config = EngineConfig {
         sizes_bytes: setup.sizes_bytes.clone(),
         fill: setup.fill,
         sizing: setup.sizing,
         log_bytes: Some(setup.log_bytes()),
+        cleaning: CleanerRules { order: setup.order, ..CleanerRules::default() },
         memory_bytes: setup.memory_bytes,
         table_bytes: setup.table_bytes,
         shares: 1 + stores.len() as u16,
@@ -573,4 +590,11 @@ pub enum Kind {
     Prefetch,
     Describe,
     Flush,
+}
+
+impl Kind {
+    /// Whether it changes what may be read.
+    fn writes(self) -> bool {
+        matches!(self, Kind::Write | Kind::Zero | Kind::Trim)
+    }
 }

@@ -53,7 +53,7 @@ fn log(view: &View, figure: fn(&LogStatus) -> u64) -> Cell {
     maybe_count(view.cache.log.as_ref().map(figure))
 }
 
-const EXPORT: [Field<ExportView>; 56] = [
+const EXPORT: [Field<ExportView>; 59] = [
     ("export", |export| Cell::Text(export.status.name.clone())),
     ("mode", |export| Cell::Text(export.status.mode.to_string())),
     ("size_bytes", |export| Cell::Count(export.status.size_bytes)),
@@ -90,6 +90,9 @@ const EXPORT: [Field<ExportView>; 56] = [
     ("dirty_age_s", |export| maybe(export.status.dirty_age_s, 3)),
     ("epochs", |export| Cell::Count(export.status.epochs)),
     ("epoch_merges", |export| Cell::Count(export.status.epoch_merges)),
+    ("write_back_groups", |export| Cell::Count(export.status.write_back_groups)),
+    ("write_back_groups_grown", |export| Cell::Count(export.status.write_back_groups_grown)),
+    ("store_whole_s", |export| maybe(export.status.store_whole_s, 3)),
     ("quota_bytes", |export| maybe_count(export.status.quota_bytes)),
     ("share", |export| Cell::Count(u64::from(export.status.share))),
     ("share_held_bytes", |export| Cell::Count(export.status.share_held_bytes)),

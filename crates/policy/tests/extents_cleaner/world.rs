@@ -6,7 +6,9 @@ use std::ops::Range;
 
 use tiermem_base::Rng;
 use tiermem_policy::evict::lru::{Bump, Lru};
-use tiermem_policy::extents::cleaner::{Act, BATCH_BYTES, Cleaner, CleanerRules, Outcome, Token};
+use tiermem_policy::extents::cleaner::{
+    Act, BATCH_BYTES, Cleaner, CleanerRules, Outcome, Token, WriteBackOrder,
+};
 use tiermem_policy::extents::{
     Config, Extents, Fill, Geometry, Mode, Plan, Request, Sizing, UNIT_BYTES, Verdict, Volume,
 };
@@ -18,7 +20,8 @@ pub const S: u64 = 1_000 * MS;
 pub const NEVER: u64 = u64::MAX / 2;
 
 /// Nothing becomes old by itself.
-pub const MARKS: CleanerRules = CleanerRules { age_ns: NEVER, low_percent: 50, high_percent: 75 };
+pub const MARKS: CleanerRules =
+    CleanerRules { order: WriteBackOrder::Flush, age_ns: NEVER, low_percent: 50, high_percent: 75 };
 
 pub struct World {
     pub cleaner: Cleaner,
@@ -50,7 +53,7 @@ impl World {
 
     pub fn may_write(&mut self, volume: u16) -> bool {
         let request = Self::request(volume, 0..4096, Some(Mode::WriteBack));
-        self.cleaner.may_write(self.now_ns, &self.extents, &request)
+        self.cleaner.may_write(self.now_ns, &self.extents, &request) == Verdict::Ready
     }
 
     /// Plans a request; acts that follow are begun.

@@ -378,8 +378,10 @@ impl Background {
             return Some(Wait::Log);
         }
         self.cleaner.set_log_room(true);
-        if !self.cleaner.may_write(self.clock_ns, &cache.extents, request) {
-            return Some(Wait::Clean);
+        match self.cleaner.may_write(self.clock_ns, &cache.extents, request) {
+            Verdict::Ready => {}
+            Verdict::Clean => return Some(Wait::Clean),
+            Verdict::Busy => return Some(Wait::Plans),
         }
         match self.cleaner.plan(self.clock_ns, &mut cache.extents, request, plan, &mut self.acts) {
             Verdict::Ready => None,

@@ -40,6 +40,7 @@ export function showExports(now, before) {
       ["to store", rate("core_written_bytes")],
       ["dirty", bytes(it.dirty_bytes)],
       ["oldest", it.dirty_age_s === null ? "–" : `${it.dirty_age_s.toFixed(1)} s`],
+      ["store whole", it.store_whole_s === null ? "–" : `${it.store_whole_s.toFixed(1)} s`],
       ["clients", count(it.clients)],
     ]));
     return row;

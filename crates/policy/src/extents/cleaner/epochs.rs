@@ -1,5 +1,8 @@
 //! Epochs: the order in which the dirty units of a volume are written to the backing store.
 //!
+//! Three orders ([`WriteBackOrder`]). What follows is `Flush`; [`list`] has `Group`. With `None` a unit goes in whatever epoch it
+//! became dirty first, with its newest content: epochs say no more than which flush has which bytes.
+//!
 //! The guarantee, if the cache's device is lost at any time: the backing store has all writes before some acknowledged flush, and
 //! any of the writes between that flush and the next. An *epoch* is the writes between two acknowledged flushes. Only units of
 //! the oldest epoch are written back, and the store is flushed before units of the next epoch are; so the state of the store lies
@@ -19,29 +22,15 @@
 //! A write that is under way while a flush is acknowledged may count as before it or after it. If its units were dirty when it
 //! began it counts as before, since their content from then is gone.
 
+mod list;
+
 use std::ops::Range;
 
+use list::{Epoch, EpochList};
+
+use super::watermarks::WriteBackOrder;
 use crate::extents::geometry::UNIT_BYTES;
 use crate::extents::unit_set::{UnitSet, absent, parts};
-
-/// The writes between two acknowledged flushes, or, where epochs were merged, several such.
-#[derive(Clone, Debug)]
-struct Epoch {
-    /// The number of the first epoch that is merged into this one.
-    first: u64,
-    /// Its number: that of the last one.
-    last: u64,
-    /// Units whose newest content belongs to this epoch, and is not on its way. No unit is dirty in two epochs.
-    dirty: UnitSet,
-    /// When the first of them became dirty; the largest number where there are none.
-    since_ns: u64,
-}
-
-impl Epoch {
-    fn new(number: u64) -> Self {
-        Epoch { first: number, last: number, dirty: UnitSet::default(), since_ns: u64::MAX }
-    }
-}
 
 /// The dirty units of one volume, by epoch. Units are of the volume: byte `offset` lies in unit `offset / `[`UNIT_BYTES`].
 ///
@@ -49,10 +38,7 @@ impl Epoch {
 /// become dirty again meanwhile.
 #[derive(Clone, Debug)]
 pub struct Epochs {
-    /// Oldest first; the last is the current one, and there is always one.
-    epochs: Vec<Epoch>,
-    /// All that is dirty in epochs before the current one.
-    closed: UnitSet,
+    list: EpochList,
     /// Leaving units of the oldest epoch whose bytes are still only in the cache.
     taken: UnitSet,
     /// Leaving units of the oldest epoch whose bytes are in a buffer.
@@ -68,16 +54,14 @@ pub struct Epochs {
     written_bytes: u64,
     epochs_max: usize,
     flush_every_bytes: u64,
-    merges: u64,
 }
 
 impl Epochs {
-    /// A volume without dirty units. At most `epochs_max` epochs wait in addition to the current one ([`Self::is_full`]); the
-    /// store is flushed after every `flush_every_bytes` at the latest.
-    pub fn new(epochs_max: usize, flush_every_bytes: u64) -> Self {
+    /// A volume without dirty units. Where flushes are kept in order at most `epochs_max` epochs wait in addition to the current one
+    /// ([`Self::is_full`]); the store is flushed after every `flush_every_bytes` at the latest.
+    pub fn new(order: WriteBackOrder, epochs_max: usize, flush_every_bytes: u64) -> Self {
         Epochs {
-            epochs: vec![Epoch::new(0)],
-            closed: UnitSet::default(),
+            list: EpochList::new(order),
             taken: UnitSet::default(),
             copied: UnitSet::default(),
             written: UnitSet::default(),
@@ -87,22 +71,38 @@ impl Epochs {
             written_bytes: 0,
             epochs_max,
             flush_every_bytes,
-            merges: 0,
         }
     }
 
-    fn newest(&self) -> usize {
-        self.epochs.len() - 1
+    /// The epochs, and the group under way.
+    pub fn list(&self) -> &EpochList {
+        &self.list
+    }
+
+    /// Lets the group under way grow to the next flush.
+    pub fn grow(&mut self) {
+        self.list.grow();
+    }
+
+    /// Units were dirty before anything else happened: they are one group, under way, as the store may have a part of it already.
+    pub fn restore(&mut self, units: Range<u64>) {
+        self.list.begin();
+        self.dirtied(units, 0, 0);
     }
 
     /// The number of the current epoch.
     pub fn current(&self) -> u64 {
-        self.epochs[self.newest()].last
+        self.list.epochs[self.list.newest()].last
     }
 
     /// Whether a write must wait: the range has units that an epoch before the current one needs, and that are only in the cache.
     pub fn conflict(&self, units: Range<u64>) -> bool {
-        self.closed.any(units.clone()) || (self.newest() > 0 && self.taken.any(units))
+        let has_older = match self.list.order() {
+            WriteBackOrder::Flush => self.list.closed.any(units.clone()),
+            WriteBackOrder::Group => self.list.must_end() && self.list.epochs[0].dirty.any(units.clone()),
+            WriteBackOrder::None => return false,
+        };
+        has_older || self.list.newest() > 0 && self.taken.any(units)
     }
 
     /// Notes that a write is done which began when [`Self::current`] was `began`.
@@ -110,46 +110,43 @@ impl Epochs {
     /// A unit that an epoch before `began` needed is lost to it: the epochs from that one on are merged and counted
     /// ([`Self::merges`]). Drivers that heed [`Self::conflict`] see that only after a failure of the store.
     pub fn dirtied(&mut self, units: Range<u64>, began: u64, now_ns: u64) {
+        if self.list.order() == WriteBackOrder::Group {
+            if self.conflict(units.clone()) {
+                // A driver that heeds it comes here only after a failure.
+                self.list.grow();
+            }
+            self.list.take_over(units.clone());
+        }
         let is_lost = |(at, epoch): (usize, &Epoch)| {
             let is_needed = epoch.dirty.any(units.clone()) || (at == 0 && self.taken.any(units.clone()));
             epoch.last < began && is_needed
         };
         if self.conflict(units.clone())
-            && let Some(loser) = self.epochs.iter().enumerate().position(is_lost)
+            && let Some(loser) = self.list.epochs.iter().enumerate().position(is_lost)
         {
-            let to = self.epochs.iter().position(|epoch| epoch.last >= began).unwrap_or(self.newest());
-            self.join(loser, to);
+            let to =
+                self.list.epochs.iter().position(|epoch| epoch.last >= began).unwrap_or(self.list.newest());
+            self.list.join(loser, to);
         }
-        let newest = self.newest();
+        let newest = self.list.newest();
         for (frame, mask) in parts(units) {
             // The write began before these epochs were closed, and the content that it overwrote was theirs: so its own is as well.
-            let kept = self.closed.mask(frame) & mask;
+            let kept = self.list.closed.mask(frame) & mask;
             let again = if newest > 0 { self.taken.mask(frame) & mask & !kept } else { 0 };
-            self.closed.insert_mask(frame, again);
-            self.add(0, frame, again, now_ns);
-            self.add(newest, frame, mask & !kept & !again, now_ns);
-        }
-    }
-
-    /// Makes units dirty in an epoch.
-    fn add(&mut self, at: usize, frame: u64, mask: u64, since_ns: u64) {
-        if mask != 0 {
-            let epoch = &mut self.epochs[at];
-            epoch.dirty.insert_mask(frame, mask);
-            epoch.since_ns = epoch.since_ns.min(since_ns);
+            self.list.closed.insert_mask(frame, again);
+            self.list.add(0, frame, again, now_ns);
+            self.list.add(newest, frame, mask & !kept & !again, now_ns);
         }
     }
 
     /// Notes that a flush is being acknowledged: the current epoch ends, if the store lacks anything of it.
     pub fn boundary(&mut self) {
-        let newest = self.newest();
+        let newest = self.list.newest();
         // Bytes that were written and not flushed may still be lost: later writes must not be mixed with them.
-        if self.epochs[newest].dirty.is_empty() && (newest > 0 || self.is_settled()) {
+        if self.list.epochs[newest].dirty.is_empty() && (newest > 0 || self.is_settled()) {
             return;
         }
-        let Epochs { epochs, closed, .. } = self;
-        closed.insert_all(&epochs[newest].dirty);
-        epochs.push(Epoch::new(epochs[newest].last + 1));
+        self.list.close_current();
     }
 
     /// Whether nothing is leaving, and all that was written has been flushed.
@@ -164,33 +161,17 @@ impl Epochs {
     /// Whether the largest number of epochs waits. New writes should then wait until one is written back, or [`Self::merge`] was
     /// called.
     pub fn is_full(&self) -> bool {
-        self.newest() >= self.epochs_max
+        self.list.order() == WriteBackOrder::Flush && self.list.newest() >= self.epochs_max
     }
 
     /// Joins the two oldest epochs, so that more of them fit; false where there is only one. The flush between them is none any
     /// more for the backing store, see [`Self::merges`].
     pub fn merge(&mut self) -> bool {
-        let can = self.newest() > 0;
+        let can = self.list.newest() > 0;
         if can {
-            self.join(0, 1);
+            self.list.join(0, 1);
         }
         can
-    }
-
-    /// Joins the epochs of these positions, `first` and `last` inclusive.
-    fn join(&mut self, first: usize, last: usize) {
-        let has_current = last == self.newest();
-        let later: Vec<Epoch> = self.epochs.drain(first + 1..=last).collect();
-        self.merges += later.len() as u64;
-        let joined = &mut self.epochs[first];
-        for epoch in later {
-            joined.last = epoch.last;
-            joined.since_ns = joined.since_ns.min(epoch.since_ns);
-            joined.dirty.insert_all(&epoch.dirty);
-        }
-        if has_current {
-            self.closed.remove_all(&joined.dirty);
-        }
     }
 
     /// Takes the next dirty units of the oldest epoch, as runs of units appended to `out`: `max_bytes` at most, whole units,
@@ -198,9 +179,12 @@ impl Epochs {
     ///
     /// They are leaving from now on. Units whose earlier content is still leaving are left for later.
     pub fn next(&mut self, max_bytes: u64, out: &mut Vec<Range<u64>>) -> u64 {
+        if !self.is_empty() {
+            self.list.begin();
+        }
         let (mut left, begun) = (max_bytes / UNIT_BYTES, out.len());
         for range in [self.cursor..u64::MAX, 0..self.cursor] {
-            for run in self.epochs[0].dirty.runs(range, &[&self.taken, &self.copied]) {
+            for run in self.list.epochs[0].dirty.runs(range, &[&self.taken, &self.copied]) {
                 if left == 0 {
                     break;
                 }
@@ -219,19 +203,24 @@ impl Epochs {
     /// none, where they belong to a later epoch or are leaving already.
     pub fn next_of(&mut self, units: Range<u64>, out: &mut Vec<Range<u64>>) -> u64 {
         let begun = out.len();
-        out.extend(self.epochs[0].dirty.runs(units, &[&self.taken, &self.copied]));
+        if self.list.epochs[0].dirty.any(units.clone())
+            || self.list.is_mixed() && self.is_dirty(units.clone())
+        {
+            self.list.begin();
+        }
+        out.extend(self.list.epochs[0].dirty.runs(units, &[&self.taken, &self.copied]));
         self.leave(&out[begun..])
     }
 
     /// Lets dirty units of the oldest epoch leave. Returns how many bytes they are.
     fn leave(&mut self, runs: &[Range<u64>]) -> u64 {
-        let oldest = &mut self.epochs[0];
+        let oldest = &mut self.list.epochs[0];
         if !runs.is_empty() {
             self.leaving_since_ns = self.leaving_since_ns.min(oldest.since_ns);
         }
         for run in runs {
             oldest.dirty.remove(run.clone(), Some(&mut self.taken));
-            self.closed.remove(run.clone(), None);
+            self.list.closed.remove(run.clone(), None);
         }
         if oldest.dirty.is_empty() {
             oldest.since_ns = u64::MAX;
@@ -266,7 +255,7 @@ impl Epochs {
     /// Whether the store should be flushed now: nothing of the oldest epoch is left to be written, or much was written since the
     /// last flush. False while a flush is under way.
     pub fn must_flush(&self) -> bool {
-        let is_done = self.epochs[0].dirty.is_empty() && self.is_all_written();
+        let is_done = self.list.epochs[0].dirty.is_empty() && self.is_all_written();
         self.flushing.is_empty()
             && !self.written.is_empty()
             && (is_done || self.written_bytes >= self.flush_every_bytes)
@@ -285,7 +274,7 @@ impl Epochs {
     /// The oldest epoch goes when nothing of it is left and it is not the current one.
     pub fn flushed(&mut self, clean: &mut Vec<Range<u64>>) {
         let mut again = vec![&self.taken, &self.copied, &self.written];
-        again.extend(self.epochs.iter().map(|epoch| &epoch.dirty));
+        again.extend(self.list.epochs.iter().map(|epoch| &epoch.dirty));
         clean.extend(self.flushing.runs(0..u64::MAX, &again));
         self.flushing.clear();
         if self.is_settled() {
@@ -296,8 +285,16 @@ impl Epochs {
 
     /// The oldest epochs go of which nothing is left. What later ones had may be lost already.
     fn end_oldest(&mut self) {
-        while self.newest() > 0 && self.epochs[0].dirty.is_empty() && self.is_settled() {
-            self.epochs.remove(0);
+        while self.list.newest() > 0
+            && self.list.epochs[0].dirty.is_empty()
+            && self.is_settled()
+            && self.list.may_end()
+        {
+            self.list.epochs.remove(0);
+            self.list.ended();
+        }
+        if self.is_empty() {
+            self.list.ended();
         }
     }
 
@@ -317,15 +314,16 @@ impl Epochs {
             return;
         }
         // In the oldest epoch itself newer content is as good.
-        let overwritten = (1..self.epochs.len()).rev().find(|&at| self.epochs[at].dirty.meets(lost));
+        let overwritten =
+            (1..self.list.epochs.len()).rev().find(|&at| self.list.epochs[at].dirty.meets(lost));
         if let Some(at) = overwritten {
-            self.join(0, at);
+            self.list.join(0, if self.list.is_mixed() { self.list.newest() } else { at });
         }
-        let oldest = &mut self.epochs[0];
+        let oldest = &mut self.list.epochs[0];
         oldest.dirty.insert_all(lost);
         oldest.since_ns = oldest.since_ns.min(self.leaving_since_ns);
-        if self.newest() > 0 {
-            self.closed.insert_all(lost);
+        if self.list.newest() > 0 {
+            self.list.closed.insert_all(lost);
         }
     }
 
@@ -335,12 +333,12 @@ impl Epochs {
     /// A trimmed unit may hold anything. But an image from before the trim must have what was written there before that.
     pub fn forget(&mut self, units: Range<u64>, kept: &mut Vec<Range<u64>>) {
         let mut needed = UnitSet::default();
-        for set in [&self.closed, &self.taken, &self.copied, &self.written, &self.flushing] {
+        for set in [&self.list.closed, &self.taken, &self.copied, &self.written, &self.flushing] {
             set.masks(units.clone()).for_each(|(frame, mask)| needed.insert_mask(frame, mask));
         }
         kept.extend(needed.runs(units.clone(), &[]));
-        let newest = self.newest();
-        let current = &mut self.epochs[newest];
+        let newest = self.list.newest();
+        let current = &mut self.list.epochs[newest];
         let mut dropped = UnitSet::default();
         current.dirty.remove(units, Some(&mut dropped));
         // Units kept of the current epoch were written again since they left: they stay dirty.
@@ -355,13 +353,13 @@ impl Epochs {
     /// When the unit became dirty that is dirty for longest, among those that are not leaving; somewhat too early where a part of
     /// its epoch was written back since.
     pub fn first_dirty_ns(&self) -> Option<u64> {
-        let first = self.epochs.iter().map(|epoch| epoch.since_ns).min();
+        let first = self.list.epochs.iter().map(|epoch| epoch.since_ns).min();
         first.filter(|since_ns| *since_ns < u64::MAX)
     }
 
     /// Bytes that are dirty and not leaving.
     pub fn dirty_bytes(&self) -> u64 {
-        (self.closed.units() + self.epochs[self.newest()].dirty.units()) * UNIT_BYTES
+        (self.list.closed.units() + self.list.epochs[self.list.newest()].dirty.units()) * UNIT_BYTES
     }
 
     /// Bytes that are leaving.
@@ -382,40 +380,40 @@ impl Epochs {
 
     /// Whether some of these units are dirty and not leaving, in whichever epoch.
     pub fn is_dirty(&self, units: Range<u64>) -> bool {
-        self.closed.any(units.clone()) || self.epochs[self.newest()].dirty.any(units)
+        self.list.closed.any(units.clone()) || self.list.epochs[self.list.newest()].dirty.any(units)
     }
 
     /// Epochs that the store lacks something of, and the current one.
     pub fn epochs(&self) -> usize {
-        self.epochs.len()
+        self.list.epochs.len()
     }
 
     /// The numbers that each of these stands for, oldest first: more than one where epochs were merged.
     pub fn spans(&self) -> impl Iterator<Item = std::ops::RangeInclusive<u64>> + '_ {
-        self.epochs.iter().map(|epoch| epoch.first..=epoch.last)
+        self.list.epochs.iter().map(|epoch| epoch.first..=epoch.last)
     }
 
     /// How many acknowledged flushes the order of write-back has not heeded, since epochs were merged over them.
     pub fn merges(&self) -> u64 {
-        self.merges
+        self.list.merges()
     }
 }
 
 impl Epochs {
     /// Whether the store lacks nothing: nothing is dirty or leaving, and all that was written has been flushed.
     pub fn is_empty(&self) -> bool {
-        self.newest() == 0 && self.epochs[0].dirty.is_empty() && self.is_settled()
+        self.list.newest() == 0 && self.list.epochs[0].dirty.is_empty() && self.is_settled()
     }
 
     /// Whether the store has all of the epochs up to this number.
     pub fn is_flushed(&self, number: u64) -> bool {
         // An epoch that was merged with the current one has no end of its own.
-        self.epochs[0].first > number || self.is_empty()
+        self.list.epochs[0].first > number || self.is_empty()
     }
 
     /// Notes that the cache no longer has these units, whatever they were: they cannot be written back.
     pub fn lost(&mut self, units: Range<u64>) {
-        let Epochs { epochs, closed, taken, copied, .. } = self;
+        let Epochs { list: EpochList { epochs, closed, .. }, taken, copied, .. } = self;
         for set in [closed, taken, copied] {
             set.remove(units.clone(), None);
         }
@@ -431,7 +429,7 @@ impl Epochs {
     /// Appends the runs of a range of which the store lacks nothing: not dirty, not leaving, and flushed.
     pub fn lacks_nothing_of(&self, units: Range<u64>, out: &mut Vec<Range<u64>>) {
         let mut lacking = vec![&self.taken, &self.copied, &self.written, &self.flushing];
-        lacking.extend(self.epochs.iter().map(|epoch| &epoch.dirty));
+        lacking.extend(self.list.epochs.iter().map(|epoch| &epoch.dirty));
         out.extend(absent(units, &lacking));
     }
 }
@@ -442,7 +440,7 @@ mod tests {
 
     /// Four epochs with a unit each, the last of them the current one.
     fn four() -> Epochs {
-        let mut epochs = Epochs::new(16, u64::MAX);
+        let mut epochs = Epochs::new(WriteBackOrder::Flush, 16, u64::MAX);
         for unit in 0..4 {
             let current = epochs.current();
             epochs.dirtied(unit..unit + 1, current, unit);

@@ -31,6 +31,10 @@
 //! - **The cold end is looked at** when a part of its clean reserve may have been used up, but not sooner than 0.5 ms after the
 //!   last look; and 20 ms after it if anything has happened since. Where nothing has happened, nothing is found. All shares are
 //!   looked at, each for a reserve of its own limit: a small share is not kept clean as a whole for the sake of a large cache.
+//! - **Flushes wait in groups** ([`epochs`]): the store gets all that is dirty, with one flush where that is little, so neither a
+//!   flush nor a write waits for it. A group that ends with a flush is carried to its end, as the store is whole only then. What it
+//!   needs is copied before it is overwritten; 64 MiB of a volume at most, since copies are held in memory until the store takes
+//!   them. Beyond that, or where the store fails or hangs, the group grows to a later flush instead.
 //! - **A store that failed is left alone**, 100 ms at first and twice as long each time, 30 s at most. Bytes whose write failed
 //!   are dirty again.
 //! - **While the driver's log has no room nothing begins**: bytes that become clean must be noted there. Writes that have begun
@@ -51,7 +55,7 @@ use super::geometry::UNIT_BYTES;
 use super::{Extents, Mode, Part, Plan, Request, Verdict, Volume};
 
 pub use acts::{Act, Outcome, Token};
-pub use watermarks::CleanerRules;
+pub use watermarks::{CleanerRules, WriteBackOrder};
 
 use acts::{Pending, UnderWay};
 use volume::VolumeState;
@@ -83,6 +87,13 @@ pub struct Standing {
     pub epochs: u64,
     /// Flushes that the order of write-back has not heeded.
     pub merges: u64,
+    /// Groups of epochs that the store has got as a whole.
+    pub groups: u64,
+    /// How often a group grew to a later flush.
+    pub grown_groups: u64,
+    /// Since when the store is whole: no group is under way. `None` while one is, and in other orders than
+    /// [`WriteBackOrder::Group`].
+    pub whole_since_ns: Option<u64>,
     /// Until when its store is left alone.
     pub retry_at_ns: u64,
     /// The store's session, as it was told last.
@@ -150,7 +161,7 @@ impl Cleaner {
     pub fn add(&mut self, volume: Volume, session: u64) {
         let at = usize::from(volume.0);
         while self.volumes.len() <= at {
-            self.volumes.push(VolumeState::new(self.flush_every_bytes, 0));
+            self.volumes.push(VolumeState::new(self.rules.order, self.flush_every_bytes, 0));
         }
         debug_assert!(self.volumes[at].epochs.is_empty(), "a volume begins once");
         self.volumes[at].session = session;
@@ -170,13 +181,17 @@ impl Cleaner {
 
     /// How a volume stands.
     pub fn standing(&self, volume: Volume) -> Standing {
-        let VolumeState { epochs, retry_at_ns, session, .. } = self.volume(volume);
+        let VolumeState { epochs, retry_at_ns, session, whole_since_ns, .. } = self.volume(volume);
+        let is_whole = self.rules.order == WriteBackOrder::Group && !epochs.list().is_under_way();
         Standing {
             dirty_bytes: epochs.dirty_bytes(),
             leaving_bytes: epochs.leaving_bytes(),
             first_dirty_ns: epochs.first_dirty_ns(),
             epochs: if epochs.is_empty() { 0 } else { epochs.epochs() as u64 },
             merges: epochs.merges(),
+            groups: epochs.list().groups(),
+            grown_groups: epochs.list().grown(),
+            whole_since_ns: is_whole.then_some(*whole_since_ns),
             retry_at_ns: *retry_at_ns,
             session: *session,
         }
@@ -202,7 +217,7 @@ impl Cleaner {
     pub fn restore(&mut self, volume: Volume, units: Range<u64>) {
         let epochs = &mut self.volume_mut(volume).epochs;
         debug_assert_eq!(epochs.current(), 0, "before anything else");
-        epochs.dirtied(units, 0, 0);
+        epochs.restore(units);
     }
 
     /// Closes the current epoch, because a flush is being acknowledged to a client or a caller wants the present dirty bytes in
@@ -243,28 +258,30 @@ impl Cleaner {
 
     /// The cache has lost these units, or never had them: they cannot be written back.
     pub fn lost(&mut self, volume: Volume, units: Range<u64>) {
-        self.volume_mut(volume).epochs.lost(units);
+        let now_ns = self.now_ns;
+        self.volume_mut(volume).lost(now_ns, units);
     }
 
-    /// Whether a write may change its range now, going where `request.write` says; a read always may. If not, it waits, and the
-    /// units that it waits for are written back.
-    pub fn may_write<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, request: &Request) -> bool {
+    /// Whether a write may change its range now, going where `request.write` says; a read always may. If not, it waits: until something
+    /// has become clean ([`Verdict::Clean`]) or an act has ended ([`Verdict::Busy`]). What it waits for is written back or copied.
+    pub fn may_write<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, request: &Request) -> Verdict {
         self.tick(now_ns);
-        let Some(mode) = request.write else { return true };
+        let now_ns = self.now_ns;
+        let Some(mode) = request.write else { return Verdict::Ready };
         let state = self.volume_mut(request.volume);
         if mode != Mode::WriteBack {
             // Of another mode's time there may be bytes that the store must get first.
             state.is_waited_for |= !state.epochs.is_empty();
-            return state.epochs.is_empty();
+            return if state.epochs.is_empty() { Verdict::Ready } else { Verdict::Clean };
         }
         let units = units_of(&extents.written_range(request));
-        if state.epochs.conflict(units) || state.epochs.is_full() {
-            state.is_waited_for = true;
-            return false;
+        match state.overwrite(now_ns, units) {
+            Verdict::Ready => {}
+            verdict => return verdict,
         }
         let is_over = self.is_over_limit(extents, request.volume);
         self.is_waited_for |= is_over;
-        !is_over
+        if is_over { Verdict::Clean } else { Verdict::Ready }
     }
 
     /// Whether the cache is so dirty that the writers of a volume wait: the volume has more than an even part, among the volumes
@@ -342,10 +359,16 @@ impl Cleaner {
     pub fn step<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, acts: &mut Vec<Act>) {
         self.tick(now_ns);
         debug_assert!(self.adds_up(extents));
+        for (at, volume) in self.volumes.iter_mut().enumerate() {
+            if std::mem::take(&mut volume.has_lost) {
+                acts.push(Act::Clean { volume: Volume(at as u16), runs: Vec::new() });
+            }
+        }
         if !self.has_log_room {
             // The driver steps again when it has.
             return;
         }
+        self.copy_overwritten(acts);
         if extents.units().dirty_bytes() > 0 {
             self.look_at_cold(extents, acts);
         }

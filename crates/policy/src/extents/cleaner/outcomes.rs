@@ -55,7 +55,7 @@ impl Cleaner {
             assert!(reached <= run.start && run.end <= units.end, "{run:?} of a copy of {units:?}");
             let state = self.volume_mut(volume);
             if reached < run.start {
-                state.epochs.lost(reached..run.start);
+                state.lost(now_ns, reached..run.start);
             }
             reached = run.end;
             run_units += run.end - run.start;
@@ -63,7 +63,7 @@ impl Cleaner {
         }
         let state = self.volume_mut(volume);
         if reached < units.end {
-            state.epochs.lost(reached..units.end);
+            state.lost(now_ns, reached..units.end);
         }
         let mut runs = std::mem::take(&mut self.runs);
         runs.dedup_by(|next, run| {
@@ -95,7 +95,7 @@ impl Cleaner {
             Outcome::Flushed { session } if session == state.session => {
                 state.is_well();
                 let mut runs = Vec::new();
-                state.epochs.flushed(&mut runs);
+                state.flushed(now_ns, &mut runs);
                 acts.push(Act::Clean { volume, runs });
             }
             Outcome::Flushed { session } => {

@@ -39,6 +39,19 @@ impl Cleaner {
         self.cold_watch.looked(self.now_ns, something_stays);
     }
 
+    /// Copies what writes wait to change: the group under way needs it as it is.
+    pub(super) fn copy_overwritten(&mut self, acts: &mut Vec<Act>) {
+        for at in 0..self.volumes.len() {
+            let state = &mut self.volumes[at];
+            for units in std::mem::take(&mut state.overwrites) {
+                if state.epochs.conflict(units.clone()) {
+                    state.epochs.next_of(units, &mut self.runs);
+                }
+            }
+            self.copy(Volume(at as u16), acts);
+        }
+    }
+
     /// Lets these parts leave, as far as they can. Returns whether some cannot now.
     pub(super) fn take_parts(&mut self, parts: &[Part], volumes: &[Volume], acts: &mut Vec<Act>) -> bool {
         debug_assert_eq!(parts.len(), volumes.len(), "a volume for each part");

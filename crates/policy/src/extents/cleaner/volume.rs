@@ -1,11 +1,16 @@
 //! One volume as the cleaner sees it: what its store lacks, and whether the store answers.
 
+use std::ops::Range;
+
 use super::Token;
 use super::epochs::Epochs;
-use super::watermarks::CleanerRules;
+use super::watermarks::{CleanerRules, WriteBackOrder};
+use crate::extents::Verdict;
 
 /// Epochs that a volume may have before its writers wait for the oldest to be written back.
 const EPOCHS_MAX: usize = 16;
+/// Bytes of a volume that are copied at most, since writes over them would wait for the store otherwise.
+const COPIES_BYTES_MAX: u64 = 64 << 20;
 /// How long a store that failed is left alone at first, and at most; each failure in a row doubles it.
 const RETRY_NS: u64 = 100_000_000;
 const RETRY_NS_MAX: u64 = 30_000_000_000;
@@ -24,6 +29,8 @@ pub(super) struct VolumeState {
     pub flush: Option<Token>,
     /// A write waits for something of this volume to be in the store.
     pub is_waited_for: bool,
+    /// Bytes of it were lost, so that it may lack nothing now, without a flush: who waits for that is to try again.
+    pub has_lost: bool,
     /// Nothing of it is to stay dirty: its writes go elsewhere.
     pub drains: bool,
     /// A caller wants all epochs up to this one in the store.
@@ -32,6 +39,10 @@ pub(super) struct VolumeState {
     pub retry_at_ns: u64,
     /// After how many failures in a row.
     failures: u32,
+    /// Ranges that writes wait to change until they are copied.
+    pub overwrites: Vec<Range<u64>>,
+    /// When the last group ended.
+    pub whole_since_ns: u64,
     /// Requests to the store that are under way.
     asked: u32,
     /// When one of them was answered last, or the first was asked.
@@ -39,13 +50,16 @@ pub(super) struct VolumeState {
 }
 
 impl VolumeState {
-    pub fn new(flush_every_bytes: u64, session: u64) -> Self {
+    pub fn new(order: WriteBackOrder, flush_every_bytes: u64, session: u64) -> Self {
         VolumeState {
-            epochs: Epochs::new(EPOCHS_MAX, flush_every_bytes),
+            epochs: Epochs::new(order, EPOCHS_MAX, flush_every_bytes),
+            overwrites: Vec::new(),
+            whole_since_ns: 0,
             session,
             due_bytes: 0,
             flush: None,
             is_waited_for: false,
+            has_lost: false,
             drains: false,
             wanted: None,
             retry_at_ns: 0,
@@ -53,6 +67,46 @@ impl VolumeState {
             asked: 0,
             answered_ns: 0,
         }
+    }
+
+    /// The cache has lost these units, or never had them: they cannot be written back.
+    pub fn lost(&mut self, now_ns: u64, units: Range<u64>) {
+        let groups = self.epochs.list().groups();
+        self.epochs.lost(units);
+        self.has_lost = true;
+        self.note_group(now_ns, groups);
+    }
+
+    /// The store has all that it took: appends what is clean.
+    pub fn flushed(&mut self, now_ns: u64, clean: &mut Vec<Range<u64>>) {
+        let groups = self.epochs.list().groups();
+        self.epochs.flushed(clean);
+        self.note_group(now_ns, groups);
+    }
+
+    /// Notes when a group has ended: there were `before`.
+    fn note_group(&mut self, now_ns: u64, before: u64) {
+        if self.epochs.list().groups() > before {
+            self.whole_since_ns = now_ns;
+        }
+    }
+
+    /// Whether a write in write-back mode may change these units now, as far as older flushes are concerned.
+    pub fn overwrite(&mut self, now_ns: u64, units: Range<u64>) -> Verdict {
+        if self.epochs.list().order() == WriteBackOrder::Group && self.epochs.conflict(units.clone()) {
+            if self.may_copy(now_ns) {
+                self.overwrites.push(units);
+                return Verdict::Busy;
+            }
+            if !self.is_urgent() {
+                self.epochs.grow();
+            }
+        }
+        if self.epochs.conflict(units) || self.epochs.is_full() {
+            self.is_waited_for = true;
+            return Verdict::Clean;
+        }
+        Verdict::Ready
     }
 
     /// The store is asked for something.
@@ -119,8 +173,19 @@ impl VolumeState {
         self.due_bytes = self.due_bytes.min(dirty_bytes);
     }
 
-    /// Bytes of this volume that are due now; while a request waits, all of the oldest epoch, which is all that may leave.
+    /// Whether a write over what the group under way needs waits until that is copied. Else the group grows: where copies are held for
+    /// a store that does not take them, and no caller waits for the group's end.
+    pub fn may_copy(&self, now_ns: u64) -> bool {
+        self.epochs.leaving_bytes() < COPIES_BYTES_MAX && !self.is_stuck(now_ns)
+    }
+
+    /// Bytes of this volume that are due now; while a request waits, all of the oldest epoch, which is all that may leave. A group is
+    /// carried to its end.
     pub fn due_bytes(&self) -> u64 {
-        if self.is_urgent() { self.epochs.dirty_bytes() } else { self.due_bytes }
+        if self.is_urgent() || self.epochs.list().must_end() {
+            self.epochs.dirty_bytes()
+        } else {
+            self.due_bytes
+        }
     }
 }

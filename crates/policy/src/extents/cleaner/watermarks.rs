@@ -83,9 +83,25 @@ impl ColdWatch {
     }
 }
 
+/// The order in which dirty bytes go to their store: what that is an image of, if the cache's device is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteBackOrder {
+    /// All flushes that wait go as one group, and writes do not wait for the store. Between groups the store has all that was written
+    /// before some flush, and nothing that was written after it.
+    #[default]
+    Group,
+    /// One flush after the other. At any time the store has all that was written before some flush, and some of what was written
+    /// before the next; so writers wait for it.
+    Flush,
+    /// As suits the store, which is an image of nothing before all is written back.
+    None,
+}
+
 /// The limits within which dirty bytes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanerRules {
+    /// In which order they go to their store.
+    pub order: WriteBackOrder,
     /// Bytes that have been dirty for this long are written back, in nanoseconds.
     pub age_ns: u64,
     /// Where cleaning ends that was begun because much was dirty, in percent of the cache.
@@ -97,7 +113,12 @@ pub struct CleanerRules {
 impl Default for CleanerRules {
     /// Bytes that are half a minute old, or all above half of the cache once three quarters are dirty.
     fn default() -> Self {
-        CleanerRules { age_ns: 30_000_000_000, low_percent: 50, high_percent: 75 }
+        CleanerRules {
+            order: WriteBackOrder::Group,
+            age_ns: 30_000_000_000,
+            low_percent: 50,
+            high_percent: 75,
+        }
     }
 }
 
@@ -130,7 +151,8 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    const RULES: CleanerRules = CleanerRules { age_ns: 100, low_percent: 50, high_percent: 75 };
+    const RULES: CleanerRules =
+        CleanerRules { order: WriteBackOrder::Flush, age_ns: 100, low_percent: 50, high_percent: 75 };
 
     #[test]
     fn much_is_written_back_down_to_the_low_mark() {
@@ -143,7 +165,7 @@ mod tests {
 
     #[test]
     fn limits_without_sense_do_no_harm() {
-        let odd = CleanerRules { age_ns: u64::MAX, low_percent: 255, high_percent: 0 };
+        let odd = CleanerRules { age_ns: u64::MAX, low_percent: 255, high_percent: 0, ..RULES };
         assert_eq!(odd.excess_bytes(u64::MAX, u64::MAX), u64::MAX);
         assert_eq!(odd.old_ns(5), u64::MAX);
         let never = CleanerRules { low_percent: 0, high_percent: 255, ..odd };
