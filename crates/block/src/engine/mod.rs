@@ -32,6 +32,7 @@ mod op;
 mod op_steps;
 mod op_table;
 mod opening;
+mod pairing;
 mod read;
 mod read_parts;
 mod shared;

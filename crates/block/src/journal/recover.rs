@@ -112,6 +112,7 @@ pub fn open(
     let ring = Ring::new(&layout, batches);
     let mut journal = Journal::new(layout, (table, volumes), ring, superblock, (last, sealed, sequence));
     finish_recovery::mend(device, &mut journal, &verdicts, unfinished)?;
+    finish_recovery::upgrade(device, &mut journal)?;
     Ok((journal, recovered))
 }
 

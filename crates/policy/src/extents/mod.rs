@@ -43,6 +43,7 @@ mod geometry;
 mod map;
 pub mod observed;
 mod open_blocks;
+pub mod pairing;
 mod plan;
 mod planning;
 mod restore;

@@ -8,6 +8,7 @@ mod aligning;
 mod error;
 mod faulty;
 mod file;
+mod label;
 mod memory;
 #[cfg(feature = "objects")]
 mod objects;
@@ -21,6 +22,7 @@ pub use aligning::Aligning;
 pub use error::OpenError;
 pub use faulty::{FaultControl, Faults, Faulty};
 pub use file::{FileBacking, FileOptions, FileUnits};
+pub use label::{LABEL_BYTES_MAX, StoreLabel, label_file, read_label_file, write_label_file};
 pub use memory::{MemoryBacking, MemoryStore};
 #[cfg(feature = "objects")]
 pub use objects::{ObjectsBacking, ObjectsOptions, ObjectsPlace};
@@ -170,6 +172,28 @@ pub struct Identity {
     pub version: Option<String>,
 }
 
+impl Identity {
+    /// What of a text stays over a restart of the machine, or all of it.
+    pub fn lasting(which: &str) -> &str {
+        which.split_once(", ").map_or(which, |it| it.1)
+    }
+
+    /// Whether two texts may name the same store: they are equal, or what of them stays over a restart of the machine is. Of a text that
+    /// has nothing of the kind, as an earlier version wrote it, all but that counts.
+    pub fn may_be_same(one: &str, other: &str) -> bool {
+        let parts = |text: &str| {
+            let (place, lasting) = text.split_once(", ").unwrap_or((text, ""));
+            // Of a file its number counts beside its birth; that of its device does not.
+            let number = place.rsplit_once(':').filter(|_| place.starts_with("file ")).map_or("", |it| it.1);
+            (place.to_owned(), (!lasting.is_empty()).then(|| format!("{number}, {lasting}")))
+        };
+        match (parts(one), parts(other)) {
+            ((_, Some(one)), (_, Some(other))) => one == other,
+            ((one, _), (other, _)) => one == other,
+        }
+    }
+}
+
 /// A volume's store.
 ///
 /// The caller guarantees: bytes that a write in flight covers are not covered by another request in flight. The store guarantees: what
@@ -197,6 +221,16 @@ pub trait Backing: Send {
     fn session(&self) -> u64;
     /// Identity and state of the store. It may block; for start, stop and idle times.
     fn identity(&mut self) -> Identity;
+    /// What the store keeps of the cache that wrote it last. It may block, as [`Self::identity`] may.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    fn label(&mut self) -> Result<StoreLabel, BackingError>;
+    /// Makes the store keep another text, of at most [`LABEL_BYTES_MAX`] bytes. It is durable when this returns; it may block.
+    ///
+    /// # Errors
+    /// When the store cannot keep it. Then it may have either.
+    fn set_label(&mut self, text: &str) -> Result<(), BackingError>;
     /// The implementation, for the log: a few words.
     fn describe(&self) -> String;
 }
@@ -225,6 +259,12 @@ impl<B: Backing + ?Sized> Backing for Box<B> {
     }
     fn identity(&mut self) -> Identity {
         (**self).identity()
+    }
+    fn label(&mut self) -> Result<StoreLabel, BackingError> {
+        (**self).label()
+    }
+    fn set_label(&mut self, text: &str) -> Result<(), BackingError> {
+        (**self).set_label(text)
     }
     fn describe(&self) -> String {
         (**self).describe()

@@ -219,6 +219,18 @@ impl<T: Target> Simulated<T> {
         self.flights.len() + self.done.len()
     }
 
+    /// A step that is no request: whether it happens.
+    pub fn step(&self) -> bool {
+        let mut state = self.simulation.lock();
+        let was_alive = state.submit();
+        was_alive && (!state.dead || state.rng.below(2) == 0)
+    }
+
+    /// Whether its machine is dead.
+    pub fn is_dead(&self) -> bool {
+        self.simulation.is_dead()
+    }
+
     /// Takes a request.
     pub fn submit(&mut self, request: T::Request) {
         let mut state = self.simulation.lock();
