@@ -70,6 +70,7 @@ impl Engine {
         let mut engine = Self::with(cache, geometry, config, Some(journal));
         engine.shared.cache.discarded = discarded;
         engine.shared.restore()?;
+        engine.shared.note_unchecked(&recovered);
         Ok((engine, recovered))
     }
 
@@ -95,6 +96,7 @@ impl Engine {
             ops: Operations::default(),
             shared: Shared {
                 cache: CacheIdentity { id, discarded: None },
+                unchecked_bytes: 0,
                 extents,
                 write_back: WriteBack::new(cleaner),
                 log: Log::new(journal),

@@ -27,6 +27,8 @@ use tiermem_tier::backing::{self, BackingError};
 /// The parts.
 pub(super) struct Shared {
     pub cache: CacheIdentity,
+    /// Dirty bytes that this start has taken as they were, since they were being overwritten when the process before ended.
+    pub unchecked_bytes: u64,
     pub extents: Extents<Order>,
     pub write_back: WriteBack,
     pub log: Log,

@@ -6,7 +6,10 @@ use tiermem_policy::extents::Volume;
 
 use super::config::EngineError;
 use super::shared::Shared;
-use crate::journal::{BlockState, Journal};
+use crate::journal::{BlockState, Journal, Recovered};
+
+/// Ranges that are told one by one.
+const TOLD_MAX: usize = 100;
 
 impl Shared {
     /// Takes up the blocks that the log knows.
@@ -30,6 +33,30 @@ impl Shared {
             }
         })?;
         result
+    }
+
+    /// Says which bytes nobody can check: some of them may be neither what they were nor what was being written.
+    pub fn note_unchecked(&mut self, recovered: &Recovered) {
+        for (at, (volume, bytes)) in recovered.unchecked.iter().enumerate() {
+            let length = bytes.end - bytes.start;
+            self.unchecked_bytes += length;
+            if at < TOLD_MAX {
+                let name = recovered
+                    .volumes
+                    .iter()
+                    .find(|info| info.number == *volume)
+                    .map(|info| info.name.as_str());
+                tracing::warn!(
+                    export = name,
+                    offset = bytes.start,
+                    length,
+                    "was being overwritten when the last process ended, and cannot be checked: old, new, or a mix"
+                );
+            }
+        }
+        if recovered.unchecked.len() > TOLD_MAX {
+            tracing::warn!(ranges = recovered.unchecked.len(), "more ranges cannot be checked");
+        }
     }
 
     /// The number under which the cache knows a volume: the one that it had, or one that none has had.
