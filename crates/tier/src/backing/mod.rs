@@ -173,24 +173,33 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// What of a text stays over a restart of the machine, or all of it.
-    pub fn lasting(which: &str) -> &str {
-        which.split_once(", ").map_or(which, |it| it.1)
+    /// The kind of a store, its place, and what of it stays over a restart of the machine. The number of a file's device may change (of a
+    /// network file system with each mount), that of the file does not.
+    fn parts(which: &str) -> (&str, &str, Option<&str>) {
+        for (kind, mark) in [("file ", ", born "), ("device ", ", serial ")] {
+            if let Some(rest) = which.strip_prefix(kind) {
+                let (place, lasting) = rest.split_once(mark).map_or((rest, None), |it| (it.0, Some(it.1)));
+                return (kind, place.split_once(':').map_or(place, |it| it.1), lasting);
+            }
+        }
+        ("", which, None)
     }
 
-    /// Whether two texts may name the same store: they are equal, or what of them stays over a restart of the machine is. Of a text that
-    /// has nothing of the kind, as an earlier version wrote it, all but that counts.
+    /// What of a text stays over a restart of the machine, or all of it.
+    pub fn lasting(which: &str) -> &str {
+        Self::parts(which).2.unwrap_or(which)
+    }
+
+    /// Whether two texts may name the same store, over a restart of the machine too.
     pub fn may_be_same(one: &str, other: &str) -> bool {
-        let parts = |text: &str| {
-            let (place, lasting) = text.split_once(", ").unwrap_or((text, ""));
-            // Of a file its number counts beside its birth; that of its device does not.
-            let number = place.rsplit_once(':').filter(|_| place.starts_with("file ")).map_or("", |it| it.1);
-            (place.to_owned(), (!lasting.is_empty()).then(|| format!("{number}, {lasting}")))
+        let ((kind, place, lasting), (other_kind, other_place, other_lasting)) =
+            (Self::parts(one), Self::parts(other));
+        let is_same = match (lasting, other_lasting) {
+            // A device may be found elsewhere; a file has its number and its birth.
+            (Some(lasting), Some(other)) => lasting == other && (kind == "device " || place == other_place),
+            _ => place == other_place,
         };
-        match (parts(one), parts(other)) {
-            ((_, Some(one)), (_, Some(other))) => one == other,
-            ((one, _), (other, _)) => one == other,
-        }
+        kind == other_kind && is_same
     }
 }
 
@@ -268,5 +277,37 @@ impl<B: Backing + ?Sized> Backing for Box<B> {
     }
     fn describe(&self) -> String {
         (**self).describe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_the_same_by_what_stays_over_a_restart_of_the_machine() {
+        for (one, other, is_same) in [
+            ("file 8:12, born 5.000", "file 9:12, born 5.000", true),
+            ("file 8:12, born 5.000", "file 8:12, born 6.000", false),
+            ("file 8:12, born 5.000", "file 8:13, born 5.000", false),
+            // As versions wrote it that knew of no birth, and on file systems that do not.
+            ("file 8:12", "file 8:12, born 5.000", true),
+            ("file 45:12", "file 46:12", true),
+            ("file 8:12", "file 8:13", false),
+            ("device 2049, serial x", "device 2065, serial x", true),
+            ("device 2049, serial x", "device 2049, serial y", false),
+            ("device 2049", "device 2049, serial y", true),
+            ("device 2049", "device 2065", false),
+            ("nbd://a/b, 4096 bytes", "nbd://a/c, 4096 bytes", false),
+            ("nbd://a/b, 4096 bytes", "nbd://a/b, 4096 bytes", true),
+            ("objects of volume 7", "objects of volume 8", false),
+            ("file 8:12", "12", false),
+        ] {
+            assert_eq!(
+                (Identity::may_be_same(one, other), Identity::may_be_same(other, one)),
+                (is_same, is_same),
+                "{one} {other}"
+            );
+        }
     }
 }
