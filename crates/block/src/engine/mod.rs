@@ -33,6 +33,7 @@ mod op_steps;
 mod op_table;
 mod opening;
 mod pairing;
+mod pairing_state;
 mod read;
 mod read_parts;
 mod shared;

@@ -18,7 +18,7 @@ use super::device::Device;
 use super::memory::Memory;
 use super::op::units_of;
 use super::op_table::Operations;
-use super::pairing::CacheIdentity;
+use super::pairing_state::CacheIdentity;
 use super::shared::Shared;
 use super::ticker::Ticker;
 use super::unstored::Unstored;

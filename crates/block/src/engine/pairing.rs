@@ -7,34 +7,14 @@ use tiermem_base::Bytes;
 use tiermem_policy::extents::pairing::{
     CacheSays, Found, Kept, Label, Mark, Marks, Refusal, StoreSays, judge,
 };
-use tiermem_policy::extents::{Mode, UNIT_BYTES, Volume};
+use tiermem_policy::extents::{Mode, UNIT_BYTES, Volume, forget_volume};
 use tiermem_tier::backing::{Backing, BackingError, Identity, StoreLabel};
 
 use super::config::{EngineError, VolumeConfig};
+use super::pairing_state::Pairing;
 use super::shared::Shared;
 use super::volume::VolumeState;
 use crate::journal::{self, Journal, VolumeInfo};
-
-/// The cache, as stores know it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CacheIdentity {
-    pub id: u128,
-    /// The one that was here before, and was overwritten because the operator said so.
-    pub discarded: Option<u128>,
-}
-
-/// How a volume's store is labelled.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pairing {
-    /// The mark of this start; `None` if it does not write the store.
-    own: Option<Mark>,
-    /// What the log says.
-    marks: Marks,
-    /// Whether the store has that label, and what it says.
-    label: Option<Label>,
-    /// The cache has dirty data of an earlier life.
-    was_dirty: bool,
-}
 
 impl VolumeState {
     /// Makes the store keep that this cache writes it, and whether it may lack something.
@@ -190,7 +170,7 @@ impl Shared {
         if kept == Kept::All {
             return;
         }
-        let parts = self.extents.forget_volume(number, kept == Kept::Dirty);
+        let parts = forget_volume(&mut self.extents, number, kept == Kept::Dirty);
         self.write_order.note_dropped(&mut self.log, number, &parts);
         self.write_order.note_map(&mut self.log, &mut self.extents);
         if was_known {

@@ -14,7 +14,7 @@ use super::flushing::Waiter;
 use super::memory::Memory;
 use super::op::{Failure, Op, Stored, common, units_from, units_of};
 use super::op_table::Ready;
-use super::pairing::CacheIdentity;
+use super::pairing_state::CacheIdentity;
 use super::unstored::Unstored;
 use super::volume::Volumes;
 use super::write_back::WriteBack;

@@ -10,7 +10,7 @@ use super::config::VolumeConfig;
 use super::counts::Counts;
 use super::flushing::Flushing;
 use super::op::Failure;
-use super::pairing::Pairing;
+use super::pairing_state::Pairing;
 use crate::disks::Waker;
 use crate::nbd::Export;
 use tiermem_tier::backing::{Backing, Completion};

@@ -59,6 +59,7 @@ use tiermem_base::Rng;
 use crate::evict::Evict;
 
 pub use bits::RunBits;
+pub use blocks::forget_volume;
 pub use copies::Copies;
 pub use events::{Changes, Event};
 pub use failures::Service;
