@@ -87,10 +87,11 @@ impl Backing for Simulated<MemoryStore> {
 
     /// A step of its own, in which the machine may die, before it or behind it.
     fn set_label(&mut self, text: &str) -> Result<(), BackingError> {
-        if self.step() {
+        let (happens, is_alive) = self.step();
+        if happens {
             self.target().open().set_label(text)?;
         }
-        if self.is_dead() { Err(BackingError::Failed("the machine is dead".to_owned())) } else { Ok(()) }
+        if is_alive { Ok(()) } else { Err(BackingError::Failed("the machine is dead".to_owned())) }
     }
 
     fn describe(&self) -> String {

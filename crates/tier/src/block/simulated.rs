@@ -219,16 +219,11 @@ impl<T: Target> Simulated<T> {
         self.flights.len() + self.done.len()
     }
 
-    /// A step that is no request: whether it happens.
-    pub fn step(&self) -> bool {
+    /// A step that is no request: whether it happens, and whether the machine is alive behind it.
+    pub fn step(&self) -> (bool, bool) {
         let mut state = self.simulation.lock();
-        let was_alive = state.submit();
-        was_alive && (!state.dead || state.rng.below(2) == 0)
-    }
-
-    /// Whether its machine is dead.
-    pub fn is_dead(&self) -> bool {
-        self.simulation.is_dead()
+        let happens = state.submit() && (!state.dead || state.rng.below(2) == 0);
+        (happens, !state.dead)
     }
 
     /// Takes a request.
