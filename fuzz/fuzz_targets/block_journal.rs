@@ -46,8 +46,8 @@ fn live(disk: &MemoryDisk, table_bytes: Option<u64>, count: u64) -> Option<usize
         journal.append(Record::Map { slot, class: 1, volume: 1, piece: number * 2 });
         journal.append(Record::Units { first: slot.into(), dirty: number % 2 == 0, sums: &[1, 2] });
         if number % 9 == 0 {
-            let (name, state) = (number.to_string(), VolumeState::Writing);
-            journal.append(Record::Volume(&VolumeInfo { number: 1, name, size_bytes: 1, state }));
+            let (name, state) = (number.to_string(), VolumeState::Writing { which: None });
+            journal.append(Record::Volume(&VolumeInfo { number: 1, name, size_bytes: 1, state, marks: None }));
         }
         journal.want_sealed(journal.appended());
         pump(&mut journal, &mut device);

@@ -17,7 +17,7 @@ use tiermem_base::rng::Rng;
 use tiermem_block::backing::{NbdOptions, NbdUnits};
 use tiermem_tier::backing::{
     AlignedBuffer, Aligning, Backend, Backing, BackingError, Completion, Faults, Faulty, FileBacking,
-    FileOptions, Identity, MemoryStore, Op, OpenError, Request, Throttled, Waker,
+    FileOptions, Identity, MemoryStore, Op, OpenError, Request, StoreLabel, Throttled, Waker,
 };
 
 use tiermem_block::nbd::wire::TransmissionFlags;
@@ -63,6 +63,12 @@ impl<B: Backing> Backing for Strict<B> {
     fn identity(&mut self) -> Identity {
         self.0.identity()
     }
+    fn label(&mut self) -> Result<StoreLabel, BackingError> {
+        self.0.label()
+    }
+    fn set_label(&mut self, text: &str) -> Result<(), BackingError> {
+        self.0.set_label(text)
+    }
     fn describe(&self) -> String {
         self.0.describe()
     }
@@ -88,7 +94,7 @@ fn file_in(
     file.as_file().set_len(size).unwrap();
     Some(Box::new(move |read_only| {
         let store = loop {
-            match FileBacking::open(file.path(), FileOptions { read_only, backend }) {
+            match FileBacking::open(file.path(), FileOptions { read_only, backend, state_dir: None }) {
                 // Another test starts a server just now: until that has its own program, it has our files.
                 Err(OpenError::InUse { .. }) => std::thread::yield_now(),
                 other => break other.unwrap(),
@@ -172,7 +178,7 @@ mod objects {
             let text = format!("objects:{},size={size},chunk=64KiB", directory.path().display());
             let spec: BackingSpec = text.parse().unwrap();
             loop {
-                match spec.open(read_only) {
+                match spec.open(read_only, None) {
                     // As with files.
                     Err(OpenError::InUse { .. }) => std::thread::yield_now(),
                     other => break other.unwrap(),
@@ -384,6 +390,30 @@ fn many_requests_are_queued() {
         let mut tokens: Vec<u64> = store.wait_all().iter().map(|it| it.token).collect();
         tokens.sort_unstable();
         assert!(tokens.into_iter().eq(0..2000), "{name}");
+    });
+}
+
+#[test]
+fn a_label_stays_with_its_store_and_is_none_of_its_bytes() {
+    for_each_volume(|name, size, volume| {
+        let mut store = Waited::new(volume.open(false));
+        if store.store.label() == Ok(StoreLabel::NotKept) {
+            assert!(name.starts_with("nbd"), "{name}");
+            return assert!(store.store.set_label("a label").is_err(), "{name}");
+        }
+        assert_eq!(store.store.label(), Ok(StoreLabel::Absent), "{name}");
+        for text in ["a label", "another one, of more words", "a label"] {
+            store.store.set_label(text).unwrap();
+            let kept = Ok(StoreLabel::Text(text.to_owned()));
+            assert_eq!(store.store.label(), kept, "{name}");
+            drop(store);
+            let mut reader = volume.open(true);
+            assert_eq!(reader.label(), kept, "{name}");
+            assert_eq!(reader.set_label("no"), Err(BackingError::ReadOnly), "{name}");
+            drop(reader);
+            store = Waited::new(volume.open(false));
+        }
+        assert!(store.read(0, size).unwrap().iter().all(|byte| *byte == 0), "{name}");
     });
 }
 

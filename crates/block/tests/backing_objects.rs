@@ -432,7 +432,7 @@ fn a_directory_has_one_writer_or_readers() {
         |options: &str| format!("objects:{}{options}", place.display()).parse::<BackingSpec>().unwrap();
     // Another test may start a server just now: until that has its own program, it has our files.
     let open = |options: &str, read_only: bool| loop {
-        match spec(options).open(read_only) {
+        match spec(options).open(read_only, None) {
             Err(OpenError::InUse { .. }) => std::thread::yield_now(),
             other => return other,
         }
@@ -442,14 +442,14 @@ fn a_directory_has_one_writer_or_readers() {
     let mut store = Waited::new(open(",size=1MiB,chunk=64KiB", false).unwrap());
     store.write(100_000, &[7; 100_000]).unwrap();
     for read_only in [false, true] {
-        assert!(matches!(spec("").open(read_only), Err(OpenError::InUse { .. })));
+        assert!(matches!(spec("").open(read_only, None), Err(OpenError::InUse { .. })));
     }
     drop(store);
     let mut readers: Vec<_> = (0..2).map(|_| Waited::new(open("", true).unwrap())).collect();
     for reader in &mut readers {
         assert_eq!(reader.read(99_999, 3).unwrap(), [0, 7, 7]);
     }
-    assert!(matches!(spec("").open(false), Err(OpenError::InUse { .. })));
+    assert!(matches!(spec("").open(false, None), Err(OpenError::InUse { .. })));
     drop(readers);
     // A process that ignores locks is noticed when a chunk is got to be changed.
     let chunk = place.join("chunks/000000000001");

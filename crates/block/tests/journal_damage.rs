@@ -271,8 +271,13 @@ fn a_record_that_cannot_be_fails_and_does_not_panic() {
         assert!(journal.failed().is_some(), "{record:?}");
     }
     let (mut journal, _) = journal::open(&mut disk.open(), &config(), None).unwrap();
-    let mut volume =
-        VolumeInfo { number: 1, name: "n".repeat(4097), size_bytes: 1, state: VolumeState::Writing };
+    let mut volume = VolumeInfo {
+        number: 1,
+        name: "n".repeat(4097),
+        size_bytes: 1,
+        state: VolumeState::Writing { which: None },
+        marks: None,
+    };
     assert!(!journal.fits(&volume));
     volume.name.truncate(4096);
     assert!(journal.fits(&volume));
@@ -311,7 +316,13 @@ fn fill_the_log(table_bytes: Option<u64>) {
     let (mut journal, _) = journal::open(&mut device, &config, table_bytes).unwrap();
     let mut rng = Rng::seeded(3);
     let slots = u64::from(journal.layout().geometry.slots());
-    let volume = VolumeInfo { number: 1, name: "one".into(), size_bytes: 1, state: VolumeState::Writing };
+    let volume = VolumeInfo {
+        number: 1,
+        name: "one".into(),
+        size_bytes: 1,
+        state: VolumeState::Writing { which: None },
+        marks: None,
+    };
     journal.append(Record::Volume(&volume));
     let mut mapped = vec![false; slots as usize];
     for _ in 0..60 {

@@ -139,8 +139,13 @@ fn a_volume_is_known_whenever_it_is_changed() {
         let mut device = disk.open();
         journal::format(&mut device, &config(), false).unwrap();
         let (mut journal, _) = journal::open(&mut device, &config(), None).unwrap();
-        let mut info =
-            VolumeInfo { number: 3, name: "three".into(), size_bytes: 1, state: VolumeState::Writing };
+        let mut info = VolumeInfo {
+            number: 3,
+            name: "three".into(),
+            size_bytes: 1,
+            state: VolumeState::Writing { which: None },
+            marks: None,
+        };
         journal.append(Record::Volume(&info));
         sealed(&mut journal, &mut device);
         journal.append(Record::Map { slot: 0, class: 0, volume: 3, piece: 0 });

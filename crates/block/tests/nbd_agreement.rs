@@ -270,7 +270,6 @@ impl Serving {
                     self.disk.answer(&request, outcome, self.chunks.next().unwrap(), out);
                 }
                 Some(Incoming::Refused(refusal)) => {
-                    assert!(!refusal.fatal);
                     let (error, reason) = (refusal.fault.error, refusal.fault.reason);
                     Replies::new(self.disk.rules.structured).failed(refusal.cookie, error, reason, out);
                 }

@@ -13,6 +13,13 @@ pytest.register_assert_rewrite("volume_server", "ordered_writes", "nbd_client", 
 from volume_server import Nbdkit, VolumeServer
 
 
+@pytest.fixture(autouse=True)
+def state_directory(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """Where servers keep records of stores that cannot keep their own; of each test its own."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
 @pytest.fixture
 def nbdkit(tmp_path: pathlib.Path) -> Iterator[Callable[..., Nbdkit]]:
     """Starts stores that are NBD servers of another make."""

@@ -88,7 +88,7 @@ def volume_of(objects: dict[str, bytes]) -> bytes:
     size, chunk_bytes = manifest["size_bytes"], manifest["chunk_bytes"]
     volume = bytearray(size)
     for name, data in objects.items():
-        if name == MANIFEST:
+        if name in (MANIFEST, "tiermem-label"):
             continue
         number = int(name.removeprefix("chunks/"), 16)
         assert name == f"chunks/{number:012x}"

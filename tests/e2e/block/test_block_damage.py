@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pathlib
+import random
+import time
 import urllib.error
 from collections.abc import Callable
 
@@ -92,6 +94,44 @@ def test_dirty_units_that_are_damaged_are_errors(serve_volumes: Serve, tmp_path:
     client.close()
     assert server.stop() == 0, server.log()
     assert disk.read_bytes()[bad[0] :][: 256 * KIB] == data
+
+
+def test_what_was_overwritten_is_checked_two_seconds_later(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:
+    """A hundred damages, from a bit to a whole unit: each is an error, none is data, and the store gets none of them."""
+    disk, choice = image(tmp_path / "disk.img", VOLUME_BYTES), random.Random(5)
+    server = serve_volumes({"disk": disk})
+    client = NbdClient(server.socket, "disk")
+    units = {unit: b"unit %016d, " % unit * 128 + b"end " * 288 for unit in range(400)}
+    for version in (b"first", b"last"):
+        for unit, data in units.items():
+            client.write(unit * PAGE_BYTES, version.ljust(64) + data[64:])
+        client.flush()
+    client.close()
+    time.sleep(2)
+    server.kill()
+    cache = bytearray(server.cache_path.read_bytes())
+    damaged = set(choice.sample(list(units), 100))
+    for unit in damaged:
+        at = cache.index(b"last".ljust(64) + units[unit][64:])
+        kind = choice.randrange(3)
+        length = (1, 512, PAGE_BYTES)[kind]
+        at += choice.randrange(PAGE_BYTES // length) * length
+        cache[at : at + length] = bytes([cache[at] ^ 0x10]) if kind == 0 else bytes(length)
+    server.cache_path.write_bytes(cache)
+    server.start()
+    assert json.loads(server.get("/api/status"))["cache"]["unchecked_bytes"] == 0, server.log()
+    client = NbdClient(server.socket, "disk")
+    for unit, data in units.items():
+        answer = client.ask(READ, unit * PAGE_BYTES, PAGE_BYTES)
+        assert answer.error == (EIO if unit in damaged else 0), unit
+        assert unit in damaged or answer.data == b"last".ljust(64) + data[64:], unit
+    client.close()
+    assert server.stop() == 1, "what is lost is dirty still"
+    stored = disk.read_bytes()
+    for unit, data in units.items():
+        older = (bytes(PAGE_BYTES), b"first".ljust(64) + data[64:])
+        expected = older if unit in damaged else (b"last".ljust(64) + data[64:],)
+        assert stored[unit * PAGE_BYTES :][:PAGE_BYTES] in expected, unit
 
 
 def test_damaged_metadata_are_refused_with_advice(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:

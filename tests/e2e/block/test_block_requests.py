@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nbd_client import FLUSH, READ, TRIM, WRITE, ZERO, NbdClient
+from nbd_client import FLUSH, READ, TRIM, WRITE, ZERO, Gone, NbdClient
 from volume_server import KIB, MIB, VolumeServer, image, run
 
 Serve = Callable[..., VolumeServer]
@@ -124,3 +124,15 @@ def test_a_read_only_export_refuses_writes(serve_volumes: Serve, tmp_path: pathl
         client.close()
         assert server.stop() == 0, server.log()
     assert disk.read_bytes() == before
+
+
+def test_a_write_that_is_too_long_is_answered_when_it_was_read_away(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:
+    """Beyond the 32 MiB that the server announces; beyond 64 MiB nobody waits for its end."""
+    server = serve_volumes({"disk": image(tmp_path / "disk.img", 128 * MIB)})
+    client = NbdClient(server.socket, "disk")
+    for length, error in [(32 * MIB, 0), (32 * MIB + 4096, 22), (64 * MIB, 22)]:
+        assert client.ask(WRITE, 0, data=bytes([length >> 20]) * length).error == error, length
+        assert client.read(4096, 4096) == bytes([32]) * 4096, "it goes on, and nothing of it was written"
+    with pytest.raises(Gone):
+        client.ask(WRITE, 0, data=bytes(64 * MIB + 4096))
+    client.close()

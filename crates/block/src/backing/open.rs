@@ -1,6 +1,6 @@
 //! Opening of a backing store from its description in the configuration or on the command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -132,19 +132,23 @@ fn objects(place: &str) -> Option<Result<Location, String>> {
 }
 
 impl BackingSpec {
-    /// Opens it; to read only where that is asked here or by the text.
+    /// Opens it; to read only where that is asked here or by the text. What a store cannot keep of the cache in front of it is kept
+    /// in files of `state_dir`.
     ///
     /// # Errors
     /// When it is not there, may not be opened, or is in use.
-    pub fn open(&self, read_only: bool) -> Result<Box<dyn Backing>, OpenError> {
+    pub fn open(&self, read_only: bool, state_dir: Option<&Path>) -> Result<Box<dyn Backing>, OpenError> {
         let read_only = read_only || self.read_only;
+        let state_dir = state_dir.map(Path::to_owned);
         let store: Box<dyn Backing> = match &self.place {
-            Location::Path(path) => {
-                Box::new(FileBacking::open(path, FileOptions { read_only, backend: self.backend })?)
-            }
-            Location::Nbd(uri) => {
-                Box::new(NbdUnits::connect(uri, NbdOptions { read_only, ..NbdOptions::default() })?)
-            }
+            Location::Path(path) => Box::new(FileBacking::open(
+                path,
+                FileOptions { read_only, backend: self.backend, state_dir },
+            )?),
+            Location::Nbd(uri) => Box::new(NbdUnits::connect(
+                uri,
+                NbdOptions { read_only, state_dir, ..NbdOptions::default() },
+            )?),
             #[cfg(feature = "objects")]
             Location::Objects(place) => {
                 let (create_bytes, chunk_bytes) = (self.size.map(|it| it.0), self.chunk.map(|it| it.0));

@@ -1,5 +1,7 @@
 //! Configuration section `[cache]`.
 
+use std::path::PathBuf;
+
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use tiermem_base::{Bytes, Nanos};
@@ -58,6 +60,8 @@ pub struct CacheSection {
     pub sequential_cutoff: Option<Bytes>,
     /// Misses of a block before it is cached. Default 1.
     pub promote_after: Option<u8>,
+    /// Folder for records of stores that can keep none themselves: devices and NBD exports. See [`Self::state_dir`].
+    pub state_dir: Option<PathBuf>,
     /// Whether to overwrite existing contents of the device.
     #[serde(default)]
     pub reset: bool,
@@ -127,8 +131,28 @@ impl CacheSection {
             table_memory: None,
             sequential_cutoff: None,
             promote_after: None,
+            state_dir: None,
             reset: false,
         }
+    }
+
+    /// The folder for records of stores: as configured, or where services and users keep their state.
+    pub fn state_dir(&self) -> Option<PathBuf> {
+        let variable =
+            |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let of_service = || {
+            let folders = variable("STATE_DIRECTORY")?;
+            // A service may have several, with colons between them.
+            std::env::split_paths(&folders).next()
+        };
+        let of_root = || rustix::process::geteuid().is_root().then(|| PathBuf::from("/var/lib/tiermem"));
+        let of_user = || Some(variable("HOME")?.join(".local/state/tiermem"));
+        self.state_dir
+            .clone()
+            .or_else(of_service)
+            .or_else(|| Some(variable("XDG_STATE_HOME")?.join("tiermem")))
+            .or_else(of_root)
+            .or_else(of_user)
     }
 
     pub(super) fn validate(&self, capacity_bytes: u64) -> Result<(), ConfigError> {

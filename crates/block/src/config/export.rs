@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use tiermem_base::Bytes;
 use tiermem_policy::extents::Mode;
+use tiermem_policy::extents::pairing::Accepted;
 
 use super::{ConfigError, Misfit};
 use crate::backing::BackingSpec;
@@ -70,6 +71,9 @@ pub struct ExportSection {
     pub mode: ExportMode,
     /// Its quota of the cache.
     pub quota: Option<Bytes>,
+    /// What the operator accepts at this start if cache and store are no pair.
+    #[serde(skip)]
+    pub accepted: Accepted,
 }
 
 impl FromStr for ExportSection {
@@ -87,6 +91,7 @@ impl FromStr for ExportSection {
             description: String::new(),
             mode: ExportMode::default(),
             quota: None,
+            accepted: Accepted::Nothing,
         })
     }
 }
@@ -135,6 +140,7 @@ impl ExportSection {
             read_only: self.mode == ExportMode::ReadOnly,
             share,
             quota_bytes: self.quota.map(|quota| quota.0),
+            accepted: self.accepted,
         }
     }
 }

@@ -14,6 +14,7 @@ use tiermem_base::TierSpec;
 use tiermem_live::config::{self as file, Reader};
 use tiermem_live::tls::TlsFiles;
 use tiermem_policy::evict::Named;
+use tiermem_policy::extents::pairing::Accepted;
 use tiermem_policy::extents::{Fill, Sizing};
 
 use crate::backing::BackingSpec;
@@ -154,6 +155,24 @@ impl BlockConfig {
             }
             export.validate(tiers.capacity_bytes)?;
         }
+        Ok(())
+    }
+
+    /// Notes what the operator accepts of an export if its store and the cache are no pair.
+    ///
+    /// # Errors
+    /// When there is no such export, or the opposite was accepted of it.
+    pub fn accept(&mut self, name: &str, accepted: Accepted) -> Result<(), ConfigError> {
+        let problem = |problem: &str| {
+            Err(ConfigError::Server(Misfit::Export { name: name.to_owned(), problem: problem.to_owned() }))
+        };
+        let Some(export) = self.exports.iter_mut().find(|export| export.name == name) else {
+            return problem("there is none of this name, of which something could be accepted");
+        };
+        if export.accepted != Accepted::Nothing && export.accepted != accepted {
+            return problem("give either --accept-store or --accept-loss: what is dirty is written, or lost");
+        }
+        export.accepted = accepted;
         Ok(())
     }
 

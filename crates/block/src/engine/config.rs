@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tiermem_base::Bytes;
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaner::CleanerRules;
+use tiermem_policy::extents::pairing::Accepted;
 use tiermem_policy::extents::{Fill, Geometry, GeometryError, Mode, Sizing};
 
 use crate::journal::{JournalError, LayoutConfig};
@@ -24,20 +26,61 @@ pub enum EngineError {
     /// What the log says does not fit together.
     #[error("the cache is damaged: {0}; --reset begins anew, and loses what its stores do not have")]
     Damaged(String),
-    /// A volume with dirty bytes of another image than the present one.
+    /// A volume with dirty data of another store, or of another state of it.
     #[error(
-        "the cache has {dirty_bytes} bytes for {name} that were never written to it, but the image is not the one that they are for \
-         (it was {before}, and is {now}): give the right image, or use --reset, which loses them"
+        "the cache has {dirty} for export {name} that its store lacks, and this is not the store that they are for, or not as the cache left \
+         it: the cache {cache}; the store is {store}. Give the right cache and store. Or write the data to this store with --accept-store \
+         {name}, or lose them with --accept-loss {name}"
     )]
-    Stranger {
+    WrongStore {
+        /// The volume.
+        name: String,
+        /// What would be lost, or written to a wrong place.
+        dirty: Bytes,
+        /// What the cache knows.
+        cache: String,
+        /// What the store is.
+        store: String,
+    },
+    /// The same, of a store that is too short for them.
+    #[error(
+        "the cache has {dirty} for export {name} that its store lacks, and some lie beyond the store's end: the cache {cache}; the store is \
+         {store}. Give the store its size back, or lose the data with --accept-loss {name}"
+    )]
+    ShortStore {
         /// The volume.
         name: String,
         /// What would be lost.
-        dirty_bytes: u64,
-        /// The image that it was.
-        before: String,
-        /// The image that it is.
-        now: String,
+        dirty: Bytes,
+        /// What the cache knows.
+        cache: String,
+        /// What the store is.
+        store: String,
+    },
+    /// A store that may lack what another cache has.
+    #[error(
+        "the store of export {name} may lack data that only another cache has, or a later state of this one: it is {store}; the cache \
+         ({id:032x}) {cache}. Start with the cache that has the data, or lose them with --accept-loss {name}"
+    )]
+    WrongCache {
+        /// The volume.
+        name: String,
+        /// The cache.
+        id: u128,
+        /// What the cache knows.
+        cache: String,
+        /// What the store is.
+        store: String,
+    },
+    /// It cannot be known which cache wrote a store.
+    #[error(
+        "cannot read which cache wrote the store of export {name} last: {why}; see to the store and start again"
+    )]
+    Label {
+        /// The volume.
+        name: String,
+        /// Why not.
+        why: String,
     },
     /// Dirty bytes of volumes that are not exported.
     #[error(
@@ -148,6 +191,8 @@ pub struct VolumeConfig {
     pub share: u16,
     /// Quota of that share.
     pub quota_bytes: Option<u64>,
+    /// What the operator accepts if cache and store are no pair.
+    pub accepted: Accepted,
 }
 
 impl VolumeConfig {
@@ -160,6 +205,7 @@ impl VolumeConfig {
             read_only: false,
             share: 0,
             quota_bytes: None,
+            accepted: Accepted::Nothing,
         }
     }
 

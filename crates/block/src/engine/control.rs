@@ -21,6 +21,16 @@ pub enum ControlError {
         /// The export.
         name: String,
     },
+    /// Its store does not take the record that it may lack data from now on.
+    #[error(
+        "the store of {name} cannot note that it may lack data from now on: {why}; the mode stays as it is"
+    )]
+    Label {
+        /// The export.
+        name: String,
+        /// Why not.
+        why: String,
+    },
     /// More than there is.
     #[error("a quota of {quota} is more than the cache has ({capacity}): give less, or none")]
     Quota {
@@ -89,6 +99,13 @@ impl Engine {
         if export.read_only {
             return Err(ControlError::ReadOnly { name: export.name.clone() });
         }
+        if mode == Mode::WriteBack && self.shared.log.is_kept() {
+            let name = export.name.clone();
+            self.shared.volumes[volume]
+                .set_label(true)
+                .map_err(|error| ControlError::Label { name, why: error.to_string() })?;
+        }
+        let export = &self.shared.volumes.exports()[volume];
         tracing::info!(export = export.name, from = ?self.shared.volumes[volume].mode, to = ?mode, "the mode changes");
         let Shared { volumes, write_back, extents, .. } = &mut self.shared;
         volumes[volume].mode = mode;

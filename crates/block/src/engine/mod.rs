@@ -32,6 +32,8 @@ mod op;
 mod op_steps;
 mod op_table;
 mod opening;
+mod pairing;
+mod pairing_state;
 mod read;
 mod read_parts;
 mod shared;
@@ -115,7 +117,8 @@ impl Engine {
     /// has completed anything: for a driver with a clock of its own.
     pub fn wakes_at_ns(&self) -> Option<u64> {
         let deadline_ns = self.shared.log.journal().and_then(Journal::deadline_ns);
-        self.shared.write_back.wake_ns().into_iter().chain(deadline_ns).min()
+        let closes_at_ns = self.shared.write_order.closes_at_ns(&self.shared.log);
+        self.shared.write_back.wake_ns().into_iter().chain(deadline_ns).chain(closes_at_ns).min()
     }
 
     /// Begins a client's job.
@@ -236,7 +239,8 @@ impl Engine {
         loop {
             self.run_ready();
             self.clean();
-            let Shared { log, device, now_ns, .. } = &mut self.shared;
+            let Shared { log, device, write_order, now_ns, .. } = &mut self.shared;
+            write_order.close_idle(log, *now_ns);
             log.poll(*now_ns, device.outgoing());
             device.submit();
             let any = self.take_completions();
@@ -247,11 +251,12 @@ impl Engine {
                 break;
             }
         }
-        let Shared { log, volumes, write_back, .. } = &self.shared;
+        let Shared { log, volumes, write_back, write_order, .. } = &self.shared;
         debug_assert!(!write_back.was_told(), "the cleaner has decided about all that it was told");
         let is_settled = volumes.iter().all(|volume| write_back.cleaner().is_settled(volume.number));
         // Asks to be called again where time alone changes something.
-        if log.journal().and_then(Journal::deadline_ns).is_some() || !is_settled {
+        let is_due = log.journal().and_then(Journal::deadline_ns).or(write_order.closes_at_ns(log)).is_some();
+        if is_due || !is_settled {
             self.ticker.arm();
         }
     }

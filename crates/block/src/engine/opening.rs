@@ -18,6 +18,7 @@ use super::device::Device;
 use super::memory::Memory;
 use super::op::units_of;
 use super::op_table::Operations;
+use super::pairing_state::CacheIdentity;
 use super::shared::Shared;
 use super::ticker::Ticker;
 use super::unstored::Unstored;
@@ -25,8 +26,8 @@ use super::volume::{VolumeState, Volumes};
 use super::write_back::WriteBack;
 use super::write_order::{Log, WriteOrder};
 use crate::disks::BufferPool;
-use crate::journal::{self, Journal, JournalError, Recovered, VolumeInfo};
-use tiermem_tier::backing::{Backing, Identity};
+use crate::journal::{self, Journal, JournalError, Recovered};
+use tiermem_tier::backing::Backing;
 
 /// Longest wait for stores when a server stops.
 const CLOSE_MAX: Duration = Duration::from_secs(60);
@@ -54,6 +55,7 @@ impl Engine {
         reset: bool,
     ) -> Result<(Self, Recovered), EngineError> {
         let layout = config.layout();
+        let discarded = if reset { journal::cache_on(&mut cache) } else { None };
         if reset {
             journal::format(&mut cache, &layout, true)?;
         }
@@ -66,7 +68,9 @@ impl Engine {
         };
         let geometry = journal.layout().geometry.clone();
         let mut engine = Self::with(cache, geometry, config, Some(journal));
+        engine.shared.cache.discarded = discarded;
         engine.shared.restore()?;
+        engine.shared.note_unchecked(&recovered);
         Ok((engine, recovered))
     }
 
@@ -85,10 +89,14 @@ impl Engine {
         let mut extents = Extents::new(geometry, extents_config, order, Rng::seeded(config.seed));
         extents.changes_mut().record(journal.is_some());
         extents.set_admission(config.admission);
+        let drawn = || u128::from(journal::random()) << 64 | u128::from(journal::random());
+        let id = journal.as_ref().map_or_else(drawn, Journal::cache);
         let data_at = journal.as_ref().map_or(0, |journal| journal.layout().data_at);
         Engine {
             ops: Operations::default(),
             shared: Shared {
+                cache: CacheIdentity { id, discarded: None },
+                unchecked_bytes: 0,
                 extents,
                 write_back: WriteBack::new(cleaner),
                 log: Log::new(journal),
@@ -116,7 +124,7 @@ impl Engine {
     /// When there are too many, it is larger than the smallest blocks can address, or it is another image than the one that the cache has
     /// dirty bytes for.
     pub fn add(&mut self, config: VolumeConfig, mut backing: Box<dyn Backing>) -> Result<usize, EngineError> {
-        let number = self.shared.take_up(&config, &mut *backing)?;
+        let (number, pairing) = self.shared.take_up(&config, &mut *backing)?;
         let Shared { extents, write_back, .. } = &mut self.shared;
         let cleaner = write_back.cleaner_mut();
         extents.shares_mut().assign(number, Share(config.share));
@@ -133,6 +141,7 @@ impl Engine {
         cleaner.close_epoch(number);
         let export = config.export(backing.size_bytes(), backing.is_read_only());
         let mut volume = VolumeState::new(number, &config, backing);
+        volume.pairing = pairing;
         if !volume.backing.is_read_only() {
             // What the process before has written and not flushed is read now: a flush is for that, too.
             volume.flushing.wrote(volume.backing.session());
@@ -154,6 +163,7 @@ impl Engine {
     /// When there are such bytes, or the device fails.
     pub fn begin_service(&mut self) -> Result<(), EngineError> {
         if !self.shared.log.is_kept() {
+            self.shared.label_stores();
             return Ok(());
         }
         let served: HashSet<Volume> = self.shared.volumes.iter().map(|volume| volume.number).collect();
@@ -169,7 +179,9 @@ impl Engine {
                 infos.filter(|info| orphans.contains(&info.number)).map(|info| info.name.clone()).collect();
             return Err(EngineError::Orphans { names: names.join(", ") });
         }
-        let wait = self.shared.log.sync();
+        // What was noted of the volumes is durable before their stores change, and that is noted before anything else is done.
+        self.settle_log()?;
+        self.shared.label_stores();
         for at in 0..self.shared.volumes.len() {
             let flushing = &mut self.shared.volumes[at].flushing;
             if let Some(flush) = flushing.needed() {
@@ -177,6 +189,12 @@ impl Engine {
                 self.shared.flush_store(at);
             }
         }
+        self.settle_log()
+    }
+
+    /// Makes all that the log was told durable.
+    fn settle_log(&mut self) -> Result<(), EngineError> {
+        let wait = self.shared.log.sync();
         self.drive(CLOSE_MAX, |engine| engine.shared.log.is_past(wait));
         match self.shared.log.failure() {
             Some(why) => Err(EngineError::Journal(JournalError::Log { why: why.to_owned() })),
@@ -199,24 +217,17 @@ impl Engine {
             let kept = self.shared.log.is_kept();
             tracing::error!(dirty_bytes, kept, "the stores did not take all that is dirty");
         }
-        let Shared { log, write_order, volumes, write_back, .. } = &mut self.shared;
-        if !log.is_kept() {
+        if !self.shared.log.is_kept() {
             return dirty_bytes;
         }
-        for at in 0..volumes.len() {
-            let name = volumes.name(at).to_owned();
-            let volume = &mut volumes[at];
-            if !write_back.cleaner().is_settled(volume.number) || !volume.flushing.is_flushed() {
-                continue;
+        for at in 0..self.shared.volumes.len() {
+            let volume = &self.shared.volumes[at];
+            let is_settled = self.shared.write_back.cleaner().is_settled(volume.number);
+            if is_settled && volume.flushing.is_flushed() {
+                self.shared.settle(at);
             }
-            let Identity { which, version } = volume.backing.identity();
-            log.note_volume(&VolumeInfo {
-                number: volume.number.0,
-                name,
-                size_bytes: volume.backing.size_bytes(),
-                state: journal::VolumeState::Settled { which, version },
-            });
         }
+        let Shared { log, write_order, .. } = &mut self.shared;
         let wait = write_order.close(log);
         self.drive(CLOSE_MAX, |engine| {
             let log = &engine.shared.log;

@@ -14,6 +14,7 @@ use super::flushing::Waiter;
 use super::memory::Memory;
 use super::op::{Failure, Op, Stored, common, units_from, units_of};
 use super::op_table::Ready;
+use super::pairing_state::CacheIdentity;
 use super::unstored::Unstored;
 use super::volume::Volumes;
 use super::write_back::WriteBack;
@@ -25,6 +26,9 @@ use tiermem_tier::backing::{self, BackingError};
 
 /// The parts.
 pub(super) struct Shared {
+    pub cache: CacheIdentity,
+    /// Dirty bytes that this start has taken as they were, since they were being overwritten when the process before ended.
+    pub unchecked_bytes: u64,
     pub extents: Extents<Order>,
     pub write_back: WriteBack,
     pub log: Log,

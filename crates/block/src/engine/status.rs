@@ -38,6 +38,9 @@ pub struct CacheStatus {
     pub retired_bytes: u64,
     /// Dirty bytes that the device has not taken: they are in memory until the stores have them.
     pub unstored_bytes: u64,
+    /// Dirty bytes that the start took as they were, since they were being overwritten when the process before ended: what of them was
+    /// damaged cannot be told.
+    pub unchecked_bytes: u64,
     /// Whether the device has failed in so many places that the stores serve alone.
     pub out_of_use: bool,
     /// The log; none where nothing outlives the process.
@@ -189,6 +192,7 @@ impl Engine {
             parked: self.ops.parked(),
             retired_bytes: extents.map().retired_bytes(),
             unstored_bytes: self.shared.unstored.bytes(),
+            unchecked_bytes: self.shared.unchecked_bytes,
             out_of_use: extents.service() == Service::OutOfUse,
             log: self.log_status(),
         }

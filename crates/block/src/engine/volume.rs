@@ -10,6 +10,7 @@ use super::config::VolumeConfig;
 use super::counts::Counts;
 use super::flushing::Flushing;
 use super::op::Failure;
+use super::pairing_state::Pairing;
 use crate::disks::Waker;
 use crate::nbd::Export;
 use tiermem_tier::backing::{Backing, Completion};
@@ -26,6 +27,7 @@ pub(super) struct VolumeState {
     pub claims: Claims,
     pub counts: Counts,
     pub flushing: Flushing,
+    pub pairing: Pairing,
     /// Until when nothing more is said of requests that the store fails.
     quiet_until_ns: u64,
 }
@@ -53,6 +55,7 @@ impl VolumeState {
             claims: Claims::default(),
             counts: Counts::default(),
             flushing: Flushing::default(),
+            pairing: Pairing::default(),
             quiet_until_ns: 0,
         }
     }

@@ -1,13 +1,15 @@
-//! Warm start: blocks and volumes of a cache restored from a device, and the images that the blocks belong to.
+//! Warm start: blocks of a cache restored from a device, and the numbers of its volumes.
 
 use std::collections::HashSet;
 
 use tiermem_policy::extents::Volume;
 
-use super::config::{EngineError, VolumeConfig};
+use super::config::EngineError;
 use super::shared::Shared;
-use crate::journal::{self, BlockState, Journal, VolumeInfo};
-use tiermem_tier::backing::{Backing, Identity};
+use crate::journal::{BlockState, Journal, Recovered};
+
+/// Ranges that are told one by one.
+const TOLD_MAX: usize = 100;
 
 impl Shared {
     /// Takes up the blocks that the log knows.
@@ -33,8 +35,32 @@ impl Shared {
         result
     }
 
+    /// Says which bytes nobody can check: some of them may be neither what they were nor what was being written.
+    pub fn note_unchecked(&mut self, recovered: &Recovered) {
+        for (at, (volume, bytes)) in recovered.unchecked.iter().enumerate() {
+            let length = bytes.end - bytes.start;
+            self.unchecked_bytes += length;
+            if at < TOLD_MAX {
+                let name = recovered
+                    .volumes
+                    .iter()
+                    .find(|info| info.number == *volume)
+                    .map(|info| info.name.as_str());
+                tracing::warn!(
+                    export = name,
+                    offset = bytes.start,
+                    length,
+                    "was being overwritten when the last process ended, and cannot be checked: old, new, or a mix"
+                );
+            }
+        }
+        if recovered.unchecked.len() > TOLD_MAX {
+            tracing::warn!(ranges = recovered.unchecked.len(), "more ranges cannot be checked");
+        }
+    }
+
     /// The number under which the cache knows a volume: the one that it had, or one that none has had.
-    fn number_of(&self, name: &str) -> Result<Volume, EngineError> {
+    pub fn number_of(&self, name: &str) -> Result<Volume, EngineError> {
         let mut used: HashSet<u16> = self.volumes.iter().map(|volume| volume.number.0).collect();
         for info in self.log.journal().into_iter().flat_map(Journal::volumes) {
             if info.name == name {
@@ -44,78 +70,5 @@ impl Shared {
         }
         let free = (0..Volume::COUNT_MAX).find(|number| !used.contains(number));
         free.map(Volume).ok_or(EngineError::Volumes(Volume::COUNT_MAX))
-    }
-
-    /// Takes a volume up: finds its number, compares its image with the one that the cache knows, and notes that it will be written.
-    pub fn take_up(
-        &mut self,
-        config: &VolumeConfig,
-        backing: &mut dyn Backing,
-    ) -> Result<Volume, EngineError> {
-        let number = self.number_of(&config.name)?;
-        let size_bytes = backing.size_bytes();
-        let limit = Volume::bytes_max(self.extents.geometry().piece_bytes());
-        if size_bytes > limit {
-            return Err(EngineError::VolumeSize { name: config.name.clone(), size_bytes, limit });
-        }
-        let known = self
-            .log
-            .journal()
-            .and_then(|journal| journal.volumes().find(|it| it.number == number.0))
-            .cloned();
-        let is_read_only = config.read_only || backing.is_read_only();
-        let now = backing.identity();
-        if let Some(VolumeInfo { state: journal::VolumeState::Settled { which, version }, .. }) = known {
-            let before = Identity { which, version };
-            let differs = |before: &Option<String>, now: &Option<String>| {
-                before.is_some() && now.is_some() && before != now
-            };
-            if differs(&before.which, &now.which) || differs(&before.version, &now.version) {
-                self.part_with(config, number, &before, &now)?;
-            }
-        }
-        let settled =
-            || journal::VolumeState::Settled { which: now.which.clone(), version: now.version.clone() };
-        let state = if is_read_only { settled() } else { journal::VolumeState::Writing };
-        let info = VolumeInfo { number: number.0, name: config.name.clone(), size_bytes, state };
-        self.log.note_volume(&info);
-        Ok(number)
-    }
-
-    /// The image was changed by another writer: its cached blocks are stale.
-    fn part_with(
-        &mut self,
-        config: &VolumeConfig,
-        number: Volume,
-        before: &Identity,
-        now: &Identity,
-    ) -> Result<(), EngineError> {
-        let mut dirty_bytes = 0;
-        let extents = &mut self.extents;
-        extents.visit_dirty(|owner, part| dirty_bytes += if owner == number { part.bytes } else { 0 });
-        if dirty_bytes > 0 {
-            let words = |identity: &Identity| {
-                let part = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
-                format!("{}, version {}", part(&identity.which), part(&identity.version))
-            };
-            let (name, before, now) = (config.name.clone(), words(before), words(now));
-            return Err(EngineError::Stranger { name, dirty_bytes, before, now });
-        }
-        tracing::warn!(
-            export = config.name,
-            "the image was changed by somebody else: nothing of it stays cached"
-        );
-        let piece_bytes = extents.geometry().piece_bytes();
-        let mut blocks = Vec::new();
-        extents.map().visit_blocks(|owner, _, block| {
-            if owner == number {
-                blocks.push(block.piece * piece_bytes..(block.piece + block.pieces) * piece_bytes);
-            }
-        });
-        for range in blocks {
-            extents.discard(number, range);
-        }
-        self.write_order.note_map(&mut self.log, extents);
-        Ok(())
     }
 }

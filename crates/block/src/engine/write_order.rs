@@ -68,6 +68,29 @@ impl WriteOrder {
         Wait { sealed, ..Wait::default() }
     }
 
+    /// Closes blocks that nobody has written to for a while, and has that sealed: from then on damage to them is told from a write that
+    /// the end of the process cut off.
+    pub fn close_idle(&mut self, log: &mut Log, now_ns: u64) {
+        if !log.has_room() || self.open.look_at_ns().is_none_or(|at_ns| now_ns < at_ns) {
+            return;
+        }
+        let Some(journal) = log.journal_mut().filter(|journal| journal.failed().is_none()) else { return };
+        let mut any = false;
+        self.open.close_idle(now_ns, |slot| {
+            any = true;
+            journal.append(Record::Close { slot });
+        });
+        if any {
+            let sealed = journal.appended();
+            journal.want_sealed(sealed);
+        }
+    }
+
+    /// When [`Self::close_idle`] has something to do next.
+    pub fn closes_at_ns(&self, log: &Log) -> Option<u64> {
+        self.open.look_at_ns().filter(|_| log.failure().is_none() && log.has_room())
+    }
+
     /// Blocks were mapped or unmapped.
     pub fn note_map(&mut self, log: &mut Log, extents: &mut Extents<Order>) {
         let Some(journal) = log.journal_mut() else { return };

@@ -67,6 +67,11 @@ fn cache(text: &mut Exposition, cache: &CacheStatus) {
         cache.unstored_bytes,
     );
     text.single(
+        "block_cache_unchecked_bytes",
+        "Dirty bytes that the start took unchecked, as they were being overwritten when the process before ended.",
+        cache.unchecked_bytes,
+    );
+    text.single(
         "block_cache_out_of_use",
         "1 if the cache's device failed in so many places that the backing stores serve alone, else 0.",
         u8::from(cache.out_of_use),
@@ -322,6 +327,7 @@ mod tests {
                 blocks: vec![BlockSize { block_bytes: 32768, blocks: 4 }],
                 log: Some(LogStatus { refusals: 6, failure: Some("gone".into()), ..LogStatus::default() }),
                 retired_bytes: 9,
+                unchecked_bytes: 8,
                 out_of_use: true,
                 ..CacheStatus::default()
             },
@@ -337,6 +343,7 @@ mod tests {
         assert_eq!(samples["tiermem_block_log_failed"], 1.0);
         assert_eq!(samples["tiermem_block_cache_out_of_use"], 1.0);
         assert_eq!(samples["tiermem_block_cache_retired_bytes"], 9.0);
+        assert_eq!(samples["tiermem_block_cache_unchecked_bytes"], 8.0);
         assert_eq!(samples["tiermem_block_log_has_room"], 0.0);
         assert_eq!(samples["tiermem_block_log_refusals_total"], 6.0);
         assert_eq!(samples["tiermem_block_hits_total{export=\"odd \\\"name\",op=\"read\"}"], 7.0);

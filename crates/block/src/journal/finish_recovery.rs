@@ -13,8 +13,9 @@ use super::fetch::{fetch, fetch_for};
 use super::io;
 use super::page::PAGE_BYTES;
 use super::record::Record;
+use super::superblock::Superblock;
 use super::torn_units::Verdicts;
-use super::{Journal, JournalError, Lsn};
+use super::{FORMAT_VERSION, Journal, JournalError, Lsn};
 
 /// Images in flight.
 const WRITES: usize = 256;
@@ -100,6 +101,23 @@ fn write_pages(device: &mut dyn BlockIo, journal: &mut Journal, lsn: Lsn) -> Res
         table.make_room();
     }
     io::sync(device)
+}
+
+/// Makes a cache of an earlier version one of the present version, before it gets records that the earlier one does not know. Whichever
+/// superblock counts after a crash in between, nothing else has changed.
+pub fn upgrade(device: &mut dyn BlockIo, journal: &mut Journal) -> Result<(), JournalError> {
+    if journal.superblock.version == FORMAT_VERSION {
+        return Ok(());
+    }
+    journal.superblock.version = FORMAT_VERSION;
+    for _ in 0..2 {
+        journal.superblock.epoch += 1;
+        let mut block = AlignedBuffer::zeroed(PAGE_BYTES);
+        journal.superblock.write(&mut block);
+        io::write(device, vec![Request::write(0, Superblock::at(journal.superblock.epoch), block)])?;
+        io::sync(device)?;
+    }
+    Ok(())
 }
 
 /// Has all that a closure waits for done, with nothing else in flight.

@@ -31,7 +31,13 @@ fn image() -> Vec<u8> {
         journal.append(Record::Units { first: slot.into(), dirty: slot % 4 == 0, sums: &[1, 2] });
         journal.append(Record::Open { slot });
     }
-    let volume = VolumeInfo { number: 0, name: "v".into(), size_bytes: 1, state: VolumeState::Writing };
+    let volume = VolumeInfo {
+        number: 0,
+        name: "v".into(),
+        size_bytes: 1,
+        state: VolumeState::Writing { which: None },
+        marks: None,
+    };
     journal.append(Record::Volume(&volume));
     sealed(&mut device, &mut journal).unwrap();
     disk.with_bytes(|bytes| bytes.to_vec())

@@ -53,6 +53,13 @@ pub fn format(device: &mut dyn BlockIo, config: &LayoutConfig, force: bool) -> R
     Ok(layout)
 }
 
+/// Identity of the cache on a device, if there is one that can be recognized.
+pub fn cache_on(device: &mut dyn BlockIo) -> Option<u128> {
+    let front = io::read(device, 0, 2 * PAGE_BYTES).ok()?;
+    let (superblock, _) = Superblock::choose(&front[..PAGE_BYTES], &front[PAGE_BYTES..]).ok()?;
+    Some(u128::from_le_bytes(superblock.uuid))
+}
+
 /// Refuses a file with foreign contents, and a cache that was shortened, before anything is changed: [`format()`] and
 /// [`open()`](super::open) do so too, but by then the caller may have changed the file's length. A file that cannot be read is left to the
 /// code that opens it.

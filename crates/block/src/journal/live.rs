@@ -56,6 +56,11 @@ impl Journal {
         }
     }
 
+    /// Identity of the cache.
+    pub fn cache(&self) -> u128 {
+        u128::from_le_bytes(self.superblock.uuid)
+    }
+
     /// Layout of the device.
     pub fn layout(&self) -> &Layout {
         &self.layout

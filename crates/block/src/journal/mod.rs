@@ -39,6 +39,7 @@ mod io;
 mod layout;
 mod live;
 mod log_writer;
+mod marks;
 mod overlap_check;
 mod page;
 mod page_buffers;
@@ -58,7 +59,7 @@ mod wait;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 pub use error::JournalError;
-pub use format::{format, refuse_stranger};
+pub use format::{cache_on, format, refuse_stranger};
 pub use layout::{LOG_BYTES_MAX, LOG_BYTES_MIN, Layout, LayoutConfig};
 pub use live::Journal;
 pub use record::{PIECES_MAX, Reader, Record, TEXT_BYTES_MAX, VOLUMES_MAX, VolumeInfo, VolumeState};
@@ -66,8 +67,10 @@ pub use recover::{Recovered, open};
 pub use table::{BlockState, UnitState};
 pub use wait::Wait;
 
-/// The version of the format.
-pub const FORMAT_VERSION: u32 = 1;
+/// The version of the format: 2 has marks of volumes.
+pub const FORMAT_VERSION: u32 = 2;
+/// The oldest version that is opened. A cache of it becomes one of the present version.
+const OLDEST_VERSION: u32 = 1;
 
 /// The tokens of the journal's requests have this bit.
 pub const TOKEN_BIT: u64 = 1 << 63;
@@ -127,6 +130,6 @@ pub fn checksum(volume: u16, offset: u64, unit: &[u8]) -> u32 {
 }
 
 /// A number that no other process draws: the hash of nothing with keys from the system.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

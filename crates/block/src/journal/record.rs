@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
+use tiermem_policy::extents::pairing::Marks;
+
 use super::bytes::{u16_at, u32_at, u64_at};
+use super::marks::{MARKS_BYTES, put_marks, read_marks};
 
 /// Checksums that one record carries at most; more make several records.
 pub(super) const SUMS_MAX: usize = 1024;
@@ -13,14 +16,17 @@ pub const VOLUMES_MAX: u16 = 1 << 12;
 /// Pieces are numbered below this.
 pub const PIECES_MAX: u64 = 1 << 36;
 /// Bytes of a record at most: a volume with three long texts.
-pub(super) const RECORD_BYTES_MAX: usize = 18 + 3 * TEXT_BYTES_MAX;
+pub(super) const RECORD_BYTES_MAX: usize = 18 + MARKS_BYTES + 3 * TEXT_BYTES_MAX;
 const NO_TEXT: u16 = u16::MAX;
 
 /// State of a volume's backing store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeState {
-    /// It is being written by this cache.
-    Writing,
+    /// It is being written by this cache. Records without marks do not say which image it is.
+    Writing {
+        /// Which image, if the store can tell.
+        which: Option<String>,
+    },
     /// It was flushed and left alone; then it was this image in this version, if the store can tell.
     Settled {
         /// Which image.
@@ -43,13 +49,18 @@ pub struct VolumeInfo {
     pub size_bytes: u64,
     /// State of its backing store.
     pub state: VolumeState,
+    /// The labels that the store may have. Version 1 of the format has none.
+    pub marks: Option<Marks>,
 }
 
 impl VolumeInfo {
     /// Bytes of its record.
     pub(super) fn record_bytes(&self) -> usize {
         let (which, version) = self.texts();
-        18 + self.name.len() + which.map_or(0, str::len) + version.map_or(0, str::len)
+        18 + self.marks.map_or(0, |_| MARKS_BYTES)
+            + self.name.len()
+            + which.map_or(0, str::len)
+            + version.map_or(0, str::len)
     }
 
     /// Whether a record can say it.
@@ -62,7 +73,8 @@ impl VolumeInfo {
     fn texts(&self) -> (Option<&str>, Option<&str>) {
         match &self.state {
             VolumeState::Settled { which, version } => (which.as_deref(), version.as_deref()),
-            VolumeState::Writing | VolumeState::Removed => (None, None),
+            VolumeState::Writing { which } => (which.as_deref().filter(|_| self.marks.is_some()), None),
+            VolumeState::Removed => (None, None),
         }
     }
 }
@@ -171,13 +183,14 @@ impl Record<'_> {
             Record::Volume(volume) => {
                 let (which, version) = volume.texts();
                 let state = match volume.state {
-                    VolumeState::Writing => 0,
+                    VolumeState::Writing { .. } => 0,
                     VolumeState::Settled { .. } => 1,
                     VolumeState::Removed => 2,
                 };
-                out.extend_from_slice(&[10, state]);
+                out.extend_from_slice(&[if volume.marks.is_some() { 13 } else { 10 }, state]);
                 out.extend_from_slice(&volume.number.to_le_bytes());
                 out.extend_from_slice(&volume.size_bytes.to_le_bytes());
+                volume.marks.iter().for_each(|marks| put_marks(out, marks));
                 for text in [Some(volume.name.as_str()), which, version] {
                     let len = text.map_or(NO_TEXT, |text| text.len() as u16);
                     out.extend_from_slice(&len.to_le_bytes());
@@ -205,8 +218,13 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Of these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
-        let volume =
-            VolumeInfo { number: 0, name: String::new(), size_bytes: 0, state: VolumeState::Writing };
+        let volume = VolumeInfo {
+            number: 0,
+            name: String::new(),
+            size_bytes: 0,
+            state: VolumeState::Removed,
+            marks: None,
+        };
         Reader { bytes, sums: Vec::new(), volume }
     }
 
@@ -241,17 +259,18 @@ impl<'a> Reader<'a> {
         (text.len() <= TEXT_BYTES_MAX).then(|| Some(text.to_owned()))
     }
 
-    fn volume(&mut self) -> Option<()> {
+    fn volume(&mut self, has_marks: bool) -> Option<()> {
         let bytes = self.take(11)?;
         let (state, number, size_bytes) = (bytes[0], u16_at(bytes, 1), u64_at(bytes, 3));
+        let marks = if has_marks { Some(read_marks(self.take(MARKS_BYTES)?)?) } else { None };
         let (name, which, version) = (self.text()??, self.text()?, self.text()?);
         let state = match state {
-            0 => VolumeState::Writing,
+            0 => VolumeState::Writing { which },
             1 => VolumeState::Settled { which, version },
             2 => VolumeState::Removed,
             _ => return None,
         };
-        self.volume = VolumeInfo { number, name, size_bytes, state };
+        self.volume = VolumeInfo { number, name, size_bytes, state, marks };
         (number < VOLUMES_MAX).then_some(())
     }
 
@@ -281,8 +300,8 @@ impl<'a> Reader<'a> {
             7 => Record::Clean(self.range()?),
             8 => Record::Drop(self.range()?),
             9 => Record::Poison(self.range()?),
-            10 => {
-                self.volume()?;
+            10 | 13 => {
+                self.volume(kind == 13)?;
                 Record::Volume(&self.volume)
             }
             11 => {
@@ -299,6 +318,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tiermem_policy::extents::pairing::Mark;
 
     fn texts() -> impl Strategy<Value = (String, Option<String>, Option<String>)> {
         ("\\PC{0,40}", proptest::option::of("\\PC{0,40}"), proptest::option::of("\\PC{0,40}"))
@@ -315,9 +335,16 @@ mod tests {
         ) {
             let (slot, class, number, word) = numbers;
             let units = first..first + u64::from(count);
-            let settled = VolumeState::Settled { which, version };
-            let volumes = [VolumeState::Writing, settled, VolumeState::Removed]
-                .map(|state| VolumeInfo { number, name: name.clone(), size_bytes: word, state });
+            let settled = VolumeState::Settled { which: which.clone(), version };
+            let mark = Mark { cache: u128::from(word) << 7, generation: first };
+            let all_marks = [None, Some(Marks::confirmed(mark)), Some(Marks { own: Some(mark), before: Some(None) }),
+                Some(Marks { own: None, before: Some(Some(mark)) })];
+            let volumes = all_marks.into_iter().flat_map(|marks| {
+                let writing = VolumeState::Writing { which: which.clone().filter(|_| marks.is_some()) };
+                [writing, settled.clone(), VolumeState::Removed]
+                    .map(|state| VolumeInfo { number, name: name.clone(), size_bytes: word, state, marks })
+            });
+            let volumes: Vec<VolumeInfo> = volumes.collect();
             let mut records = vec![
                 Record::Map { slot, class, volume: number, piece: word },
                 Record::Unmap { slot, class },

@@ -1,5 +1,7 @@
 //! Recovery of a cache: superblock, table, log, and a check of the data that power loss may have damaged.
 
+use std::ops::Range;
+
 use tiermem_tier::block::BlockIo;
 
 use super::fetch::{Images, fetch_for};
@@ -34,6 +36,8 @@ pub struct Recovered {
     pub dropped_units: u64,
     /// Dirty units that were being overwritten, and are taken as they are: old, new, or a mix of sectors.
     pub taken_units: u64,
+    /// Their bytes, by the number of the volume: damage to them could not be told from a write that was cut off.
+    pub unchecked: Vec<(u16, Range<u64>)>,
     /// Units that are lost: they could not be read, or were lost before and what was written over them was cut off.
     pub poisoned_units: u64,
     /// One of the two superblocks was torn or damaged; the other one counts, and both are written anew in time.
@@ -102,6 +106,7 @@ pub fn open(
         kept_units,
         dropped_units: dropped.iter().map(|run| run.end - run.start).sum(),
         taken_units: taken.len() as u64,
+        unchecked: verdicts.unchecked.clone(),
         poisoned_units: poisoned.iter().map(|run| run.end - run.start).sum(),
         superblock_repaired: is_alone,
     };
@@ -112,6 +117,7 @@ pub fn open(
     let ring = Ring::new(&layout, batches);
     let mut journal = Journal::new(layout, (table, volumes), ring, superblock, (last, sealed, sequence));
     finish_recovery::mend(device, &mut journal, &verdicts, unfinished)?;
+    finish_recovery::upgrade(device, &mut journal)?;
     Ok((journal, recovered))
 }
 

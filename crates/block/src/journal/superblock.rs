@@ -3,7 +3,7 @@
 
 use super::bytes::{crc, put, u32_at, u64_at};
 use super::page::PAGE_BYTES;
-use super::{FORMAT_VERSION, JournalError, Layout, LayoutConfig};
+use super::{FORMAT_VERSION, JournalError, Layout, LayoutConfig, OLDEST_VERSION};
 
 const MAGIC: [u8; 8] = *b"TMBLOCK\0";
 /// Stands in the place of the version while the device is being formatted.
@@ -25,6 +25,8 @@ pub struct Tail {
 /// Contents of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
+    /// The version of the format in which it was written.
+    pub version: u32,
     /// Number of times that it was written.
     pub epoch: u64,
     /// Identity of the cache, drawn when it was formatted.
@@ -62,7 +64,7 @@ impl Superblock {
             group_bytes: Some(layout.geometry.group_bytes()),
             log_bytes: Some(layout.log_bytes),
         };
-        Superblock { epoch: 1, uuid, config, groups: layout.groups, tail }
+        Superblock { version: FORMAT_VERSION, epoch: 1, uuid, config, groups: layout.groups, tail }
     }
 
     /// Where the copy of an epoch lies, in bytes.
@@ -76,7 +78,7 @@ impl Superblock {
         put(block, 8, &UNFINISHED.to_le_bytes());
     }
 
-    /// Writes it into a block of zeros.
+    /// Writes it into a block of zeros, as one of the present version.
     pub fn write(&self, block: &mut [u8]) {
         put(block, 0, &MAGIC);
         put(block, 8, &FORMAT_VERSION.to_le_bytes());
@@ -112,9 +114,10 @@ impl Superblock {
         match is_whole {
             _ if version == UNFINISHED => SuperblockState::Unfinished,
             // Other versions may keep their checksum elsewhere, and a flipped bit may make one of this version look like them.
-            _ if version != FORMAT_VERSION => SuperblockState::Version(version),
+            _ if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&version) => SuperblockState::Version(version),
             true if classes <= CLASSES_MAX && u64_at(block, 16) < 1 << 62 => {
                 SuperblockState::Sound(Box::new(Superblock {
+                    version,
                     epoch: u64_at(block, 16),
                     uuid,
                     config: LayoutConfig {

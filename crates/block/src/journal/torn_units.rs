@@ -60,6 +60,8 @@ pub struct Verdicts {
     pub dropped: Vec<Range<u64>>,
     /// Dirty, with their new checksums.
     pub taken: Vec<(u64, u32)>,
+    /// The same by volume, and by bytes of it.
+    pub unchecked: Vec<(u16, Range<u64>)>,
     /// Lost.
     pub poisoned: Vec<Range<u64>>,
     /// Blocks that are open.
@@ -226,7 +228,16 @@ impl Suspects {
             (Some(found), _) if Some(found) == it.sum => verdicts.kept_units += 1,
             _ if is_clean => push(&mut verdicts.dropped, it.unit),
             (Some(_), Fallback::Drop) => push(&mut verdicts.dropped, it.unit),
-            (Some(found), Fallback::Take) => verdicts.taken.push((it.unit, found)),
+            (Some(found), Fallback::Take) => {
+                verdicts.taken.push((it.unit, found));
+                let bytes = it.offset..it.offset + UNIT_BYTES;
+                match verdicts.unchecked.last_mut() {
+                    Some((volume, last)) if *volume == it.volume && last.end == bytes.start => {
+                        last.end = bytes.end
+                    }
+                    _ => verdicts.unchecked.push((it.volume, bytes)),
+                }
+            }
             // It may have been durable, and a flush acknowledged: nothing older may be given out in its place.
             (None, _) | (_, Fallback::Poison) => push(&mut verdicts.poisoned, it.unit),
         }

@@ -4,7 +4,10 @@ use super::command::{Command, RawRequest, Request};
 use super::errno::Errno;
 use super::reassembly::Gather;
 use super::rules::{Fault, Rules};
-use super::wire::{PAYLOAD_BYTES_PORTABLE, REQUEST_BYTES, REQUEST_MAGIC};
+use super::wire::{REQUEST_BYTES, REQUEST_MAGIC};
+
+/// The longest payload of a refused write that is read away; a longer one ends the connection.
+const SKIPPED_BYTES_MAX: u32 = 64 << 20;
 
 /// Incoming request or payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +15,7 @@ pub enum Incoming {
     /// A request to serve. A write's payload follows: [`Requests::payload`] or [`Requests::payload_taken`] must take it
     /// before the next request is read.
     Request(Request),
-    /// A request that must be refused. Its payload, if any, is skipped.
+    /// A request that must be refused. Its payload, if any, was skipped: a client that sends one reads no answer meanwhile.
     Refused(Refusal),
     /// The client has gone; nothing behind this counts.
     Disconnect,
@@ -25,8 +28,6 @@ pub struct Refusal {
     pub cookie: u64,
     /// Why.
     pub fault: Fault,
-    /// Whether the connection ends after this answer: the payload behind the request is too long to wait for.
-    pub fatal: bool,
 }
 
 /// Bytes that are not a request. The connection cannot continue: the start of the next request is unknown.
@@ -36,7 +37,7 @@ pub enum RequestError {
     #[error("a request begins with {0:#010x} instead of {REQUEST_MAGIC:#010x}")]
     Magic(u32),
     /// The payload of a write that was refused is too long to pass over.
-    #[error("a refused write has {0} bytes of payload")]
+    #[error("a refused write has {0} bytes of payload, more than are read away")]
     Payload(u32),
 }
 
@@ -47,9 +48,10 @@ enum State {
     Payload {
         left: u32,
     },
-    /// A refused write's payload.
+    /// A refused write's payload, and its refusal.
     Skip {
         left: u32,
+        refusal: Refusal,
     },
     Disconnected,
     Failed(RequestError),
@@ -100,17 +102,21 @@ impl Requests {
                         self.gathered.clear();
                         raw
                     };
-                    return raw.map(|raw| self.header(&raw)).transpose();
+                    let Some(raw) = raw else { return Ok(None) };
+                    if let Some(incoming) = self.header(&raw)? {
+                        return Ok(Some(incoming));
+                    }
                 }
-                State::Skip { left } => {
+                State::Skip { left, refusal } => {
                     let skipped = (left as usize).min(input.len());
                     *input = &input[skipped..];
                     let left = left - skipped as u32;
                     if left > 0 {
-                        self.state = State::Skip { left };
+                        self.state = State::Skip { left, refusal };
                         return Ok(None);
                     }
                     self.state = State::Header;
+                    return Ok(Some(Incoming::Refused(refusal)));
                 }
                 State::Payload { left: 0 } => self.state = State::Header,
                 State::Payload { .. } | State::Disconnected => return Ok(None),
@@ -153,7 +159,8 @@ impl Requests {
         self.gathered.memory_bytes()
     }
 
-    fn header(&mut self, raw: &RawRequest) -> Result<Incoming, RequestError> {
+    /// What a header asks for; `None` where that is refused, and its payload comes first.
+    fn header(&mut self, raw: &RawRequest) -> Result<Option<Incoming>, RequestError> {
         if raw.magic != REQUEST_MAGIC {
             let error = RequestError::Magic(raw.magic);
             self.state = State::Failed(error);
@@ -166,21 +173,22 @@ impl Requests {
         match checked {
             Ok(Request { command: Command::Disconnect, .. }) => {
                 self.state = State::Disconnected;
-                Ok(Incoming::Disconnect)
+                Ok(Some(Incoming::Disconnect))
             }
             Ok(request) => {
                 self.state = State::Payload { left: request.payload_bytes() };
-                Ok(Incoming::Request(request))
+                Ok(Some(Incoming::Request(request)))
             }
             Err(fault) => {
                 let payload_bytes = if raw.code == Command::Write.code() { raw.len_bytes } else { 0 };
-                let fatal = payload_bytes > self.rules.block.payload_max.max(PAYLOAD_BYTES_PORTABLE);
-                self.state = if fatal {
-                    State::Failed(RequestError::Payload(payload_bytes))
-                } else {
-                    State::Skip { left: payload_bytes }
-                };
-                Ok(Incoming::Refused(Refusal { cookie: raw.cookie, fault, fatal }))
+                if payload_bytes > self.rules.block.payload_max.max(SKIPPED_BYTES_MAX) {
+                    let error = RequestError::Payload(payload_bytes);
+                    self.state = State::Failed(error);
+                    return Err(error);
+                }
+                self.state =
+                    State::Skip { left: payload_bytes, refusal: Refusal { cookie: raw.cookie, fault } };
+                Ok(None)
             }
         }
     }
@@ -225,7 +233,7 @@ mod tests {
         let Ok(Some(Incoming::Refused(refusal))) = requests.next(&mut input) else {
             panic!("it is too long")
         };
-        assert_eq!((refusal.cookie, refusal.fault.error, refusal.fatal), (4095, Errno::NoSpc, false));
+        assert_eq!((refusal.cookie, refusal.fault.error), (4095, Errno::NoSpc));
         assert_eq!(requests.payload_left(), 0);
         assert_eq!(requests.next(&mut input), Ok(Some(Incoming::Request(write))));
         input = &input[4..];
@@ -241,7 +249,7 @@ mod tests {
         unknown[7] = 99;
         let (mut requests, mut input) = (requests(), &unknown[..]);
         let Ok(Some(Incoming::Refused(refusal))) = requests.next(&mut input) else { panic!("unknown") };
-        assert_eq!((refusal.fault.error, refusal.fatal), (Errno::Inval, false));
+        assert_eq!(refusal.fault.error, Errno::Inval);
         let mut magic = request(Command::Read, 0, 9).encode();
         magic[0] = 0;
         let mut input = &magic[..];
@@ -251,15 +259,24 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_gigabytes_that_are_not_wanted() {
-        let long = request(Command::Write, 0, PAYLOAD_BYTES_PORTABLE);
+        let long = request(Command::Write, 0, SKIPPED_BYTES_MAX);
         let (mut machine, header) = (requests(), long.encode());
-        let Ok(Some(Incoming::Refused(refusal))) = machine.next(&mut &header[..]) else { panic!("long") };
-        assert!(!refusal.fatal);
-        let longer = request(Command::Write, 0, PAYLOAD_BYTES_PORTABLE + 1);
+        assert_eq!(machine.next(&mut &header[..]), Ok(None), "its answer comes behind its payload");
+        let part = vec![0; 1 << 20];
+        for at in 1..64 {
+            assert_eq!(machine.next(&mut &part[..]), Ok(None), "{at}");
+        }
+        let bytes = [&part[..], &request(Command::Read, 0, 1).encode()].concat();
+        let mut input = &bytes[..];
+        assert!(
+            matches!(machine.next(&mut input), Ok(Some(Incoming::Refused(refusal))) if refusal.cookie == 1)
+        );
+        assert!(matches!(machine.next(&mut input), Ok(Some(Incoming::Request(_)))));
+        let longer = request(Command::Write, 0, SKIPPED_BYTES_MAX + 1);
         let (mut machine, header) = (requests(), longer.encode());
-        let Ok(Some(Incoming::Refused(refusal))) = machine.next(&mut &header[..]) else { panic!("longer") };
-        assert!(refusal.fatal);
-        assert_eq!(machine.next(&mut &b""[..]), Err(RequestError::Payload(longer.len_bytes)));
+        for input in [&header[..], b""] {
+            assert_eq!(machine.next(&mut { input }), Err(RequestError::Payload(longer.len_bytes)));
+        }
     }
 
     #[test]

@@ -39,8 +39,6 @@ pub(super) enum End {
     Closed,
     #[error("it disconnected during a request")]
     Cut,
-    #[error("a refused request was too long to pass over")]
-    Refused,
     #[error("the server is shutting down")]
     Stopping,
     #[error("it neither sent nor took anything, and others need the memory that it held")]
@@ -437,10 +435,6 @@ impl<D: Disks> Connection<D> {
                 }
                 Ok(Some(Incoming::Refused(refusal))) => {
                     self.refuse(refusal.cookie, refusal.fault);
-                    if refusal.fatal {
-                        self.ending = Some(End::Refused);
-                        break;
-                    }
                 }
                 Ok(Some(Incoming::Request(request))) => {
                     self.count(|traffic| traffic.request(request.command));

@@ -368,11 +368,11 @@ impl World {
 
     fn volume(&mut self, number: u16) {
         let state = match self.rng.below(2) {
-            0 => VolumeState::Writing,
+            0 => VolumeState::Writing { which: None },
             _ => VolumeState::Settled { which: Some(self.number.to_string()), version: None },
         };
         let size_bytes = self.units * UNIT;
-        let info = VolumeInfo { number, name: format!("volume {number}"), size_bytes, state };
+        let info = VolumeInfo { number, name: format!("volume {number}"), size_bytes, state, marks: None };
         let lsn = self.journal.append(Record::Volume(&info));
         self.volumes.entry(number).or_default().push((lsn, info));
     }

@@ -122,11 +122,11 @@ fn what_cannot_be_done_is_refused_and_the_connection_goes_on() {
         assert_eq!(reply[4..8], errno.to_wire().to_be_bytes());
     }
     assert_eq!(client.read(0, 3), [0; 3]);
-    // The server does not wait for 4 GiB that are not wanted.
+    // The server does not wait for 4 GiB that are not wanted, nor does it answer before they came.
     client.wire.write_all(&write_request(5, 0, &[], u32::MAX)).unwrap();
     let mut rest = Vec::new();
     client.wire.read_to_end(&mut rest).unwrap();
-    assert_eq!(rest.len(), 16);
+    assert!(rest.is_empty());
 }
 
 #[test]

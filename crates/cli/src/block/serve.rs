@@ -13,6 +13,7 @@ use tiermem_block::journal::refuse_stranger;
 use tiermem_block::nbd::{Address, NbdUri};
 use tiermem_block::server::{Listeners, Server};
 use tiermem_live::{HttpError, HttpPort, HttpServer};
+use tiermem_policy::extents::pairing::Accepted;
 use tiermem_tier::block::{self, Backend, MemoryDisk};
 
 use crate::failure::Failure;
@@ -56,6 +57,13 @@ pub struct Options {
     /// [default: 127.0.0.1:7381, or none if another program has that port].
     #[arg(long, value_name = "ADDRESS|none")]
     http: Option<HttpAddress>,
+    /// Take the store of this export for the right one, although it is not what the cache knows, and write to it what only the cache has.
+    /// For one start; repeat it for several.
+    #[arg(long, value_name = "NAME")]
+    accept_store: Vec<String>,
+    /// Lose what the store of this export lacks and only a cache has, this one or another. For one start; repeat it for several.
+    #[arg(long, value_name = "NAME")]
+    accept_loss: Vec<String>,
     /// Overwrite whatever the cache's file or device holds, dirty data included.
     #[arg(long)]
     reset: bool,
@@ -134,6 +142,11 @@ fn configure(options: Options) -> Result<BlockConfig, ConfigError> {
         cache.memory = options.cache_memory.or(cache.memory);
         cache.table_memory = options.cache_table_memory.or(cache.table_memory);
     }
+    for (names, accepted) in
+        [(&options.accept_store, Accepted::Store), (&options.accept_loss, Accepted::Loss)]
+    {
+        names.iter().try_for_each(|name| config.accept(name, accepted))?;
+    }
     config.validate().map_err(|error| error.of_tiers_in(tiers_file))?;
     Ok(config)
 }
@@ -141,10 +154,11 @@ fn configure(options: Options) -> Result<BlockConfig, ConfigError> {
 /// Opens the stores and the cache.
 fn open(config: &BlockConfig) -> Result<Engine, Failure> {
     let cache = config.cache_tiers().map_err(Failure::usage)?;
+    let state_dir = config.cache().map_err(Failure::usage)?.state_dir();
     let mut stores = Vec::new();
     for (volume, spec) in config.volumes().map_err(Failure::usage)? {
         let store = spec
-            .open(volume.read_only)
+            .open(volume.read_only, state_dir.as_deref())
             .map_err(|error| Failure::failed(anyhow::anyhow!("export {}: {error}", volume.name)))?;
         tracing::info!(
             export = volume.name,
@@ -156,13 +170,18 @@ fn open(config: &BlockConfig) -> Result<Engine, Failure> {
     }
     let engine_config = config.engine_config(seed()).map_err(Failure::usage)?;
     let place = cache.place.to_string();
+    let refused = |error: EngineError| Failure::failed(anyhow::anyhow!("the cache {place}: {error}"));
+    // A refused start leaves no file that was not there.
+    let made = match &cache.place {
+        CachePlace::Path(path) if !path.exists() => Some(path.clone()),
+        _ => None,
+    };
     let mut engine = match cache.place {
         CachePlace::Dram => {
             let device = MemoryDisk::new(cache.capacity_bytes as usize).open();
             Engine::new(Box::new(device), engine_config).map_err(Failure::failed)?
         }
         CachePlace::Path(path) => {
-            let refused = |error: EngineError| Failure::failed(anyhow::anyhow!("the cache {place}: {error}"));
             if !cache.reset {
                 refuse_stranger(&path).map_err(|error| refused(error.into()))?;
             }
@@ -171,17 +190,20 @@ fn open(config: &BlockConfig) -> Result<Engine, Failure> {
             let how = device.describe();
             let (engine, found) = Engine::open(device, engine_config, cache.reset).map_err(refused)?;
             tracing::info!(
-                place, how, capacity = %Bytes(cache.capacity_bytes), blocks = found.blocks, kept_units = found.kept_units,
+                place = %place, how, capacity = %Bytes(cache.capacity_bytes), blocks = found.blocks, kept_units = found.kept_units,
                 dropped_units = found.dropped_units, taken_units = found.taken_units, lost_units = found.poisoned_units,
                 "the cache is open"
             );
             engine
         }
     };
-    for (volume, store) in stores {
-        engine.add(volume, store).map_err(Failure::failed)?;
+    let mut stores = stores.into_iter();
+    let begun = stores.try_for_each(|(volume, store)| engine.add(volume, store).map(drop));
+    if let Err(error) = begun.and_then(|()| engine.begin_service()) {
+        drop(engine);
+        made.iter().for_each(|path| _ = std::fs::remove_file(path));
+        return Err(refused(error));
     }
-    engine.begin_service().map_err(Failure::failed)?;
     Ok(engine)
 }
 

@@ -20,7 +20,7 @@ fn maybe(number: Option<f64>, decimals: usize) -> Cell {
 /// A field's name, and its value.
 type Field<T> = (&'static str, fn(&T) -> Cell);
 
-const SERVER: [Field<View>; 24] = [
+const SERVER: [Field<View>; 25] = [
     ("version", |view| Cell::Text(view.version.clone())),
     ("uptime_s", |view| Cell::Number(view.uptime_s, 3)),
     ("connections", |view| Cell::Count(view.connections)),
@@ -34,6 +34,7 @@ const SERVER: [Field<View>; 24] = [
     ("parked", |view| Cell::Count(view.cache.parked)),
     ("retired_bytes", |view| Cell::Count(view.cache.retired_bytes)),
     ("unstored_bytes", |view| Cell::Count(view.cache.unstored_bytes)),
+    ("unchecked_bytes", |view| Cell::Count(view.cache.unchecked_bytes)),
     ("out_of_use", |view| Cell::Count(u64::from(view.cache.out_of_use))),
     ("log_capacity_bytes", |view| log(view, |log| log.capacity_bytes)),
     ("log_used_bytes", |view| log(view, |log| log.used_bytes)),
@@ -184,6 +185,13 @@ fn summary(text: &mut String, view: &View) -> std::fmt::Result {
         let use_now =
             if cache.out_of_use { "OUT OF USE: the stores serve alone" } else { "not used before a restart" };
         writeln!(text, "device  failed in {}: {use_now}", Bytes(cache.retired_bytes))?;
+    }
+    if cache.unchecked_bytes > 0 {
+        let bytes = Bytes(cache.unchecked_bytes);
+        writeln!(
+            text,
+            "start   took {bytes} unchecked, which were being overwritten when the last process ended"
+        )?;
     }
     match &cache.log {
         None => writeln!(text, "log     none: nothing outlives the process"),

@@ -279,3 +279,24 @@ impl<O: Evict> Extents<O> {
         });
     }
 }
+
+/// Forgets what is cached of a volume, lost or dirty as it may be, or only what is clean. Returns the parts that are gone of blocks that
+/// stay. For a start, before the volume is in use: no plan may hold its blocks.
+pub fn forget_volume<O: Evict>(extents: &mut Extents<O>, volume: Volume, keeps_dirty: bool) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let slots: Vec<u32> =
+        extents.map.begins_from(0).filter(|slot| extents.map.volume_at(*slot) == volume).collect();
+    for slot in slots {
+        let Extents { map, units, .. } = &mut *extents;
+        let block = map.block_at(slot);
+        if !keeps_dirty || !units.dirty().any(map.units_of(&block)) {
+            extents.drop_block(slot, Departure::Deleted);
+            continue;
+        }
+        let (first, mut valid) = (parts.len(), Vec::new());
+        map.parts_of(&block, &map.bytes_of(&block), units.valid(), |part| valid.push(part));
+        parts.extend(units.those_dirty(&valid, false));
+        units.invalidate(&parts[first..]);
+    }
+    parts
+}

@@ -43,6 +43,7 @@ mod geometry;
 mod map;
 pub mod observed;
 mod open_blocks;
+pub mod pairing;
 mod plan;
 mod planning;
 mod restore;
@@ -58,6 +59,7 @@ use tiermem_base::Rng;
 use crate::evict::Evict;
 
 pub use bits::RunBits;
+pub use blocks::forget_volume;
 pub use copies::Copies;
 pub use events::{Changes, Event};
 pub use failures::Service;

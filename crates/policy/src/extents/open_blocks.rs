@@ -3,11 +3,21 @@
 //! Opening a block costs a wait for the device, and recovery reads all blocks that were open. So blocks stay open while they are
 //! hot, and their number is bounded. Of the blocks without a write under way, the one that was opened or looked at longest ago is
 //! closed, but a block that several writes at once used since then gets a second chance.
+//!
+//! What a block that is open holds after a crash cannot be told from damage, so a block does not stay open that nobody writes to
+//! ([`OpenBlocks::close_idle`]).
 
 use std::collections::{HashMap, VecDeque};
 
 /// Blocks that are open at a time, if no more than that are being written to.
 const OPEN_MAX: usize = 16 << 10;
+
+/// Time between two looks for blocks that nobody has written to since the last: so one is closed at most a second after its last write,
+/// where not too many are.
+const LOOK_EVERY_NS: u64 = 500_000_000;
+/// Blocks closed at once, as each takes room in the log; the rest follow after this time.
+const CLOSED_AT_ONCE: usize = 1024;
+const LOOK_AGAIN_NS: u64 = 20_000_000;
 
 /// An open block.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +28,8 @@ struct Open<L> {
     writers: u32,
     /// Several wrote to it at once since it was last looked at.
     is_hot: bool,
+    /// Somebody wrote to it since the last look for idle ones.
+    is_used: bool,
 }
 
 /// The open blocks, by their slots; `L` names a record of the driver's log.
@@ -27,6 +39,8 @@ pub struct OpenBlocks<L> {
     /// In the order in which they were opened, or looked at last. May name some that are gone.
     order: VecDeque<u32>,
     blocks_max: usize,
+    /// The next look for idle blocks, once there is any open.
+    look_at_ns: u64,
 }
 
 impl<L: Copy> Default for OpenBlocks<L> {
@@ -38,7 +52,7 @@ impl<L: Copy> Default for OpenBlocks<L> {
 impl<L: Copy> OpenBlocks<L> {
     /// No block open. At most `blocks_max` are open at a time, unless more than that are being written to.
     pub fn new(blocks_max: usize) -> Self {
-        OpenBlocks { blocks: HashMap::new(), order: VecDeque::new(), blocks_max }
+        OpenBlocks { blocks: HashMap::new(), order: VecDeque::new(), blocks_max, look_at_ns: 0 }
     }
 
     /// An operation is about to write over something of a block; the record that must be durable first. `open` leaves it, where it is not
@@ -47,9 +61,10 @@ impl<L: Copy> OpenBlocks<L> {
         let order = &mut self.order;
         let open = self.blocks.entry(slot).or_insert_with(|| {
             order.push_back(slot);
-            Open { record: open(), writers: 0, is_hot: false }
+            Open { record: open(), writers: 0, is_hot: false, is_used: true }
         });
         open.writers += 1;
+        open.is_used = true;
         open.is_hot = open.writers > 1 || open.is_hot;
         open.record
     }
@@ -78,6 +93,33 @@ impl<L: Copy> OpenBlocks<L> {
                 }
             }
         }
+    }
+
+    /// When [`Self::close_idle`] is to be called; `None` while no block is open.
+    pub fn look_at_ns(&self) -> Option<u64> {
+        (!self.blocks.is_empty()).then_some(self.look_at_ns)
+    }
+
+    /// Calls `close` for blocks that nobody has written to since the look before, or writes to.
+    pub fn close_idle(&mut self, now_ns: u64, mut close: impl FnMut(u32)) {
+        if self.blocks.is_empty() || now_ns < self.look_at_ns {
+            return;
+        }
+        let (blocks, mut closed) = (&mut self.blocks, 0);
+        self.order.retain(|slot| {
+            let Some(open) = blocks.get_mut(slot) else { return false };
+            let is_idle = !open.is_used && open.writers == 0;
+            if is_idle && closed < CLOSED_AT_ONCE {
+                closed += 1;
+                blocks.remove(slot);
+                close(*slot);
+                return false;
+            }
+            // One that is idle and has to wait is so still at the next look.
+            open.is_used &= open.writers > 0 || closed == CLOSED_AT_ONCE;
+            true
+        });
+        self.look_at_ns = now_ns + if closed == CLOSED_AT_ONCE { LOOK_AGAIN_NS } else { LOOK_EVERY_NS };
     }
 
     /// Calls `close` for all blocks without a write under way: for the end of a server.
@@ -143,6 +185,62 @@ mod tests {
         enter(&mut blocks, 6);
         assert_eq!(leave(&mut blocks, 6), [1, 4], "it is cold now, and more than two are open");
         assert_eq!(blocks.enter(5, || unreachable!("it was being written to")), 105);
+    }
+
+    fn close_idle(blocks: &mut OpenBlocks<u32>, now_ns: u64) -> Vec<u32> {
+        let mut closed = Vec::new();
+        blocks.close_idle(now_ns, |slot| closed.push(slot));
+        closed
+    }
+
+    #[test]
+    fn a_block_that_nobody_writes_to_is_closed_within_a_second_and_no_other() {
+        let mut blocks = OpenBlocks::new(10);
+        assert_eq!(blocks.look_at_ns(), None);
+        for slot in 1..=3 {
+            enter(&mut blocks, slot);
+        }
+        leave(&mut blocks, 1);
+        leave(&mut blocks, 2);
+        let start_ns = 7_000_000_000;
+        assert_eq!(close_idle(&mut blocks, start_ns), [], "all were written to just now");
+        assert_eq!(blocks.look_at_ns(), Some(start_ns + LOOK_EVERY_NS));
+        blocks.enter(2, || unreachable!("it is open"));
+        leave(&mut blocks, 2);
+        assert_eq!(close_idle(&mut blocks, start_ns + LOOK_EVERY_NS - 1), [], "it is not time yet");
+        assert_eq!(close_idle(&mut blocks, start_ns + LOOK_EVERY_NS), [1]);
+        assert_eq!(
+            close_idle(&mut blocks, start_ns + 2 * LOOK_EVERY_NS),
+            [2],
+            "the third is being written to"
+        );
+        leave(&mut blocks, 3);
+        for look in 3..5 {
+            let closed = close_idle(&mut blocks, start_ns + look * LOOK_EVERY_NS);
+            assert_eq!(
+                closed,
+                if look == 3 { vec![] } else { vec![3] },
+                "a write that lasts is one until it ends"
+            );
+        }
+        assert_eq!(blocks.look_at_ns(), None);
+        assert_eq!(enter(&mut blocks, 1), 101, "it is opened anew");
+    }
+
+    #[test]
+    fn many_are_closed_a_part_at_a_time_and_soon() {
+        let mut blocks = OpenBlocks::new(10_000);
+        for slot in 0..3000 {
+            enter(&mut blocks, slot);
+            leave(&mut blocks, slot);
+        }
+        let (mut now_ns, mut closed) = (0, vec![close_idle(&mut blocks, 0).len()]);
+        while let Some(at_ns) = blocks.look_at_ns() {
+            now_ns = at_ns;
+            closed.push(close_idle(&mut blocks, now_ns).len());
+        }
+        assert_eq!((closed.iter().sum::<usize>(), closed.iter().max()), (3000, Some(&CLOSED_AT_ONCE)));
+        assert!(now_ns < LOOK_EVERY_NS + 10 * LOOK_AGAIN_NS, "{closed:?}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 
 use slab::Slab;
 
-use super::{AlignedBuffer, Backing, Completion, Identity, Op, Request, Waker};
+use super::{AlignedBuffer, Backing, BackingError, Completion, Identity, Op, Request, StoreLabel, Waker};
 
 /// The wrapper. The store inside is given requests that begin and end at multiples of the unit, or that lie behind the last whole
 /// unit of the volume.
@@ -286,6 +286,14 @@ impl<B: Backing> Backing for Aligning<B> {
 
     fn identity(&mut self) -> Identity {
         self.inner.identity()
+    }
+
+    fn label(&mut self) -> Result<StoreLabel, BackingError> {
+        self.inner.label()
+    }
+
+    fn set_label(&mut self, text: &str) -> Result<(), BackingError> {
+        self.inner.set_label(text)
     }
 
     fn describe(&self) -> String {

@@ -13,7 +13,7 @@ use tiermem_base::rng::Rng;
 use crate::block::fault_source::{FaultSource, error_is_due, take_room};
 use crate::block::{self as device, BadPlaces, Failing, spoil};
 
-use super::{Backing, BackingError, Completion, Identity, Op, Request, Waker};
+use super::{Backing, BackingError, Completion, Identity, Op, Request, StoreLabel, Waker};
 
 /// Random faults. Probabilities are per request; the default is none.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -346,6 +346,14 @@ impl<B: Backing> Backing for Faulty<B> {
     fn identity(&mut self) -> Identity {
         let pretended = self.control.lock().identity.clone();
         pretended.unwrap_or_else(|| self.inner.identity())
+    }
+
+    fn label(&mut self) -> Result<StoreLabel, BackingError> {
+        self.inner.label()
+    }
+
+    fn set_label(&mut self, text: &str) -> Result<(), BackingError> {
+        self.inner.set_label(text)
     }
 
     fn describe(&self) -> String {

@@ -8,7 +8,7 @@ use crate::block::Medium;
 use crate::block::completion_queue::Bell;
 use tiermem_base::rng::Rng;
 
-use super::{Backing, Completion, Identity, Op, Request, Waker};
+use super::{Backing, BackingError, Completion, Identity, Op, Request, StoreLabel, Waker};
 
 /// The medium, which outlives its opened stores. Its clones are the same medium.
 #[derive(Clone, Debug)]
@@ -20,6 +20,7 @@ pub(super) struct Media {
     number: u64,
     pub(super) session: u64,
     version: u64,
+    label: Option<String>,
 }
 
 impl MemoryStore {
@@ -31,6 +32,7 @@ impl MemoryStore {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             session: 0,
             version: 0,
+            label: None,
         })))
     }
 
@@ -150,6 +152,18 @@ impl Backing for MemoryBacking {
         let media = self.store.lock();
         let (which, version) = (format!("memory {}", media.number), media.version.to_string());
         Identity { which: Some(which), version: Some(version) }
+    }
+
+    fn label(&mut self) -> Result<StoreLabel, BackingError> {
+        Ok(self.store.lock().label.clone().map_or(StoreLabel::Absent, StoreLabel::Text))
+    }
+
+    fn set_label(&mut self, text: &str) -> Result<(), BackingError> {
+        if self.read_only {
+            return Err(BackingError::ReadOnly);
+        }
+        self.store.lock().label = Some(text.to_owned());
+        Ok(())
     }
 
     fn describe(&self) -> String {

@@ -8,6 +8,7 @@ mod aligning;
 mod error;
 mod faulty;
 mod file;
+mod label;
 mod memory;
 #[cfg(feature = "objects")]
 mod objects;
@@ -21,6 +22,7 @@ pub use aligning::Aligning;
 pub use error::OpenError;
 pub use faulty::{FaultControl, Faults, Faulty};
 pub use file::{FileBacking, FileOptions, FileUnits};
+pub use label::{LABEL_BYTES_MAX, StoreLabel, label_file, read_label_file, write_label_file};
 pub use memory::{MemoryBacking, MemoryStore};
 #[cfg(feature = "objects")]
 pub use objects::{ObjectsBacking, ObjectsOptions, ObjectsPlace};
@@ -170,6 +172,37 @@ pub struct Identity {
     pub version: Option<String>,
 }
 
+impl Identity {
+    /// The kind of a store, its place, and what of it stays over a restart of the machine. The number of a file's device may change (of a
+    /// network file system with each mount), that of the file does not.
+    fn parts(which: &str) -> (&str, &str, Option<&str>) {
+        for (kind, mark) in [("file ", ", born "), ("device ", ", serial ")] {
+            if let Some(rest) = which.strip_prefix(kind) {
+                let (place, lasting) = rest.split_once(mark).map_or((rest, None), |it| (it.0, Some(it.1)));
+                return (kind, place.split_once(':').map_or(place, |it| it.1), lasting);
+            }
+        }
+        ("", which, None)
+    }
+
+    /// What of a text stays over a restart of the machine, or all of it.
+    pub fn lasting(which: &str) -> &str {
+        Self::parts(which).2.unwrap_or(which)
+    }
+
+    /// Whether two texts may name the same store, over a restart of the machine too.
+    pub fn may_be_same(one: &str, other: &str) -> bool {
+        let ((kind, place, lasting), (other_kind, other_place, other_lasting)) =
+            (Self::parts(one), Self::parts(other));
+        let is_same = match (lasting, other_lasting) {
+            // A device may be found elsewhere; a file has its number and its birth.
+            (Some(lasting), Some(other)) => lasting == other && (kind == "device " || place == other_place),
+            _ => place == other_place,
+        };
+        kind == other_kind && is_same
+    }
+}
+
 /// A volume's store.
 ///
 /// The caller guarantees: bytes that a write in flight covers are not covered by another request in flight. The store guarantees: what
@@ -197,6 +230,16 @@ pub trait Backing: Send {
     fn session(&self) -> u64;
     /// Identity and state of the store. It may block; for start, stop and idle times.
     fn identity(&mut self) -> Identity;
+    /// What the store keeps of the cache that wrote it last. It may block, as [`Self::identity`] may.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    fn label(&mut self) -> Result<StoreLabel, BackingError>;
+    /// Makes the store keep another text, of at most [`LABEL_BYTES_MAX`] bytes. It is durable when this returns; it may block.
+    ///
+    /// # Errors
+    /// When the store cannot keep it. Then it may have either.
+    fn set_label(&mut self, text: &str) -> Result<(), BackingError>;
     /// The implementation, for the log: a few words.
     fn describe(&self) -> String;
 }
@@ -226,7 +269,45 @@ impl<B: Backing + ?Sized> Backing for Box<B> {
     fn identity(&mut self) -> Identity {
         (**self).identity()
     }
+    fn label(&mut self) -> Result<StoreLabel, BackingError> {
+        (**self).label()
+    }
+    fn set_label(&mut self, text: &str) -> Result<(), BackingError> {
+        (**self).set_label(text)
+    }
     fn describe(&self) -> String {
         (**self).describe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_the_same_by_what_stays_over_a_restart_of_the_machine() {
+        for (one, other, is_same) in [
+            ("file 8:12, born 5.000", "file 9:12, born 5.000", true),
+            ("file 8:12, born 5.000", "file 8:12, born 6.000", false),
+            ("file 8:12, born 5.000", "file 8:13, born 5.000", false),
+            // As versions wrote it that knew of no birth, and on file systems that do not.
+            ("file 8:12", "file 8:12, born 5.000", true),
+            ("file 45:12", "file 46:12", true),
+            ("file 8:12", "file 8:13", false),
+            ("device 2049, serial x", "device 2065, serial x", true),
+            ("device 2049, serial x", "device 2049, serial y", false),
+            ("device 2049", "device 2049, serial y", true),
+            ("device 2049", "device 2065", false),
+            ("nbd://a/b, 4096 bytes", "nbd://a/c, 4096 bytes", false),
+            ("nbd://a/b, 4096 bytes", "nbd://a/b, 4096 bytes", true),
+            ("objects of volume 7", "objects of volume 8", false),
+            ("file 8:12", "12", false),
+        ] {
+            assert_eq!(
+                (Identity::may_be_same(one, other), Identity::may_be_same(other, one)),
+                (is_same, is_same),
+                "{one} {other}"
+            );
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::block::{self as device, Applied, Fate, Simulated, Target, copy_some, 
 use tiermem_base::rng::Rng;
 
 use super::faulty::{device_op, failure};
-use super::{Backing, Completion, Identity, MemoryStore, Op, Request, Waker};
+use super::{Backing, BackingError, Completion, Identity, MemoryStore, Op, Request, StoreLabel, Waker};
 
 impl Target for MemoryStore {
     type Request = Request;
@@ -79,6 +79,19 @@ impl Backing for Simulated<MemoryStore> {
 
     fn identity(&mut self) -> Identity {
         self.target().open().identity()
+    }
+
+    fn label(&mut self) -> Result<StoreLabel, BackingError> {
+        self.target().open().label()
+    }
+
+    /// A step of its own, in which the machine may die, before it or behind it.
+    fn set_label(&mut self, text: &str) -> Result<(), BackingError> {
+        let (happens, is_alive) = self.step();
+        if happens {
+            self.target().open().set_label(text)?;
+        }
+        if is_alive { Ok(()) } else { Err(BackingError::Failed("the machine is dead".to_owned())) }
     }
 
     fn describe(&self) -> String {

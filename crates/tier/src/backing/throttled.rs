@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::block::Delays;
 
-use super::{Backing, Completion, Identity, Op, Request, Waker};
+use super::{Backing, BackingError, Completion, Identity, Op, Request, StoreLabel, Waker};
 
 /// The wrapper. No completion is taken before its [`Delays`] have passed. A flush, a trim and a zero have the latency, and move no
 /// bytes.
@@ -69,6 +69,14 @@ impl<B: Backing> Backing for Throttled<B> {
 
     fn identity(&mut self) -> Identity {
         self.inner.identity()
+    }
+
+    fn label(&mut self) -> Result<StoreLabel, BackingError> {
+        self.inner.label()
+    }
+
+    fn set_label(&mut self, text: &str) -> Result<(), BackingError> {
+        self.inner.set_label(text)
     }
 
     fn describe(&self) -> String {

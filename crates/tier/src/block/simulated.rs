@@ -219,6 +219,13 @@ impl<T: Target> Simulated<T> {
         self.flights.len() + self.done.len()
     }
 
+    /// A step that is no request: whether it happens, and whether the machine is alive behind it.
+    pub fn step(&self) -> (bool, bool) {
+        let mut state = self.simulation.lock();
+        let happens = state.submit() && (!state.dead || state.rng.below(2) == 0);
+        (happens, !state.dead)
+    }
+
     /// Takes a request.
     pub fn submit(&mut self, request: T::Request) {
         let mut state = self.simulation.lock();

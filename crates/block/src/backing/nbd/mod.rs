@@ -8,6 +8,7 @@
 mod client;
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -22,11 +23,12 @@ use crate::nbd::NbdUri;
 use crate::nbd::wire::TransmissionFlags;
 use crate::nbd_socket::Link;
 use tiermem_tier::backing::{
-    Aligning, Backing, BackingError, Completion, Identity, OpenError, Request, Waker,
+    Aligning, Backing, BackingError, Completion, Identity, OpenError, Request, StoreLabel, Waker, label_file,
+    read_label_file, write_label_file,
 };
 
 /// Options of a store on another server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NbdOptions {
     /// Whether writes are refused even if the server allows them.
     pub read_only: bool,
@@ -38,6 +40,8 @@ pub struct NbdOptions {
     pub attempt: Duration,
     /// The longest pause between two attempts; the pauses double up to it.
     pub pause_max: Duration,
+    /// Folder for the label, for which the protocol has no place.
+    pub state_dir: Option<PathBuf>,
 }
 
 impl Default for NbdOptions {
@@ -48,6 +52,7 @@ impl Default for NbdOptions {
             timeout: Duration::from_secs(30),
             attempt: Duration::from_secs(5),
             pause_max: Duration::from_secs(2),
+            state_dir: None,
         }
     }
 }
@@ -92,6 +97,7 @@ pub struct NbdUnits {
     read_only: bool,
     uri: NbdUri,
     words: &'static str,
+    label_file: Option<PathBuf>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -125,6 +131,8 @@ impl NbdUnits {
         let (completion_sender, completion_receiver) = completion_queue();
         let (queue, requests) = channel();
         let session = Arc::new(AtomicU64::new(0));
+        let read_only = options.read_only || rules.flags.contains(TransmissionFlags::READ_ONLY);
+        let label_file = options.state_dir.as_deref().map(|folder| label_file(folder, &uri.to_string()));
         let client = Client::new(
             uri.clone(),
             options,
@@ -144,8 +152,9 @@ impl NbdUnits {
             session,
             size_bytes,
             unit_bytes,
-            read_only: options.read_only || rules.flags.contains(TransmissionFlags::READ_ONLY),
+            read_only,
             uri: uri.clone(),
+            label_file,
             words: if rules.flags.contains(TransmissionFlags::SEND_FLUSH) {
                 ""
             } else {
@@ -193,6 +202,18 @@ impl Backing for NbdUnits {
     /// The protocol has no word for what others do to the volume.
     fn identity(&mut self) -> Identity {
         Identity { which: Some(format!("{}, {} bytes", self.uri, self.size_bytes)), version: None }
+    }
+
+    fn label(&mut self) -> Result<StoreLabel, BackingError> {
+        read_label_file(self.label_file.as_deref()).map_err(|error| BackingError::Failed(error.to_string()))
+    }
+
+    fn set_label(&mut self, text: &str) -> Result<(), BackingError> {
+        if self.read_only {
+            return Err(BackingError::ReadOnly);
+        }
+        write_label_file(self.label_file.as_deref(), text)
+            .map_err(|error| BackingError::Failed(error.to_string()))
     }
 
     fn describe(&self) -> String {

@@ -35,7 +35,8 @@ function alerts(now, before, words) {
   const told = [];
   const failure = now.cache.log?.failure;
   if (failure) told.push(`The log cannot be written: ${failure}. Writes and flushes fail from now on; what the stores have is still read.`);
-  const { retired_bytes, out_of_use } = now.cache;
+  const { retired_bytes, unchecked_bytes, out_of_use } = now.cache;
+  if (unchecked_bytes > 0) told.push(`${bytes(unchecked_bytes)} were being overwritten when the last process ended, and were taken unchecked: the log messages have their places.`);
   if (out_of_use) told.push("The cache's device has failed in many places: the cache is out of use until a restart, and the stores serve alone.");
   else if (retired_bytes > 0) told.push(`The cache's device has failed: ${bytes(retired_bytes)} of the cache are not used before a restart.`);
   now.exports.forEach((it, n) => {

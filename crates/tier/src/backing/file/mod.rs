@@ -5,27 +5,35 @@
 //! ([`worker`]). [`Aligning`] builds any other byte range from these. The page cache and direct
 //! I/O never meet in one page: only the bytes behind the last unit are in the page cache.
 
+mod identity;
+mod label;
 mod worker;
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::block::{self, BLOCK_BYTES, Backend, BlockError, BlockIo, Existing};
 use slab::Slab;
 
+use self::label::LabelPlaces;
 use self::worker::FileWorker;
-use super::{Aligning, Backing, BackingError, Completion, Identity, Op, OpenError, Request, Waker};
+use super::{
+    Aligning, Backing, BackingError, Completion, Identity, Op, OpenError, Request, StoreLabel, Waker,
+    label_file,
+};
 
 /// Options of opening a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileOptions {
     /// Whether writes are refused.
     pub read_only: bool,
     /// I/O backend.
     pub backend: Backend,
+    /// Folder for the label of a device, or of a file beside which nothing can be written.
+    pub state_dir: Option<PathBuf>,
 }
 
 /// A file or block device as a store.
@@ -47,6 +55,7 @@ pub struct FileUnits {
     file: Arc<File>,
     size_bytes: u64,
     read_only: bool,
+    label_places: LabelPlaces,
     /// Requests given to `blocks`: the token, the length, and the session when they were submitted.
     flights: Slab<(u64, u64, u64)>,
     arrived: Vec<block::Completion>,
@@ -54,13 +63,17 @@ pub struct FileUnits {
 
 impl FileUnits {
     fn open(path: &Path, options: FileOptions) -> Result<Self, OpenError> {
-        let FileOptions { read_only, backend } = options;
+        let FileOptions { read_only, backend, state_dir } = options;
         let opened = block::open_existing(path, read_only, backend);
         let Existing { blocks, file, size_bytes } =
             opened.map_err(|error| explain(path, error, read_only))?;
         let worker = FileWorker::start(file.clone(), size_bytes)?;
         let (flights, arrived) = (Slab::new(), Vec::new());
-        Ok(FileUnits { blocks, worker, file, size_bytes, read_only, flights, arrived })
+        let which = identity::identity(&file).which.unwrap_or_else(|| path.display().to_string());
+        let elsewhere = state_dir.map(|folder| label_file(&folder, Identity::lasting(&which)));
+        let is_device = file.metadata()?.file_type().is_block_device();
+        let label_places = LabelPlaces::new(path, is_device, elsewhere);
+        Ok(FileUnits { blocks, worker, file, size_bytes, read_only, label_places, flights, arrived })
     }
 
     fn arrive(&mut self, completion: block::Completion) -> Completion {
@@ -148,25 +161,19 @@ impl Backing for FileUnits {
         self.worker.session()
     }
 
-    /// A change in the same tick of the file system's clock as the last one is not told apart from it. A device cannot say what
-    /// others have done to it.
     fn identity(&mut self) -> Identity {
-        let Ok(metadata) = self.file.metadata() else { return Identity::default() };
-        if metadata.file_type().is_block_device() {
-            return Identity { which: Some(format!("device {}", metadata.rdev())), version: None };
+        identity::identity(&self.file)
+    }
+
+    fn label(&mut self) -> Result<StoreLabel, BackingError> {
+        self.label_places.read(&self.file).map_err(|error| BackingError::Failed(error.to_string()))
+    }
+
+    fn set_label(&mut self, text: &str) -> Result<(), BackingError> {
+        if self.read_only {
+            return Err(BackingError::ReadOnly);
         }
-        let which = format!("file {}:{}", metadata.dev(), metadata.ino());
-        let (modified, changed) =
-            ((metadata.mtime(), metadata.mtime_nsec()), (metadata.ctime(), metadata.ctime_nsec()));
-        let version = format!(
-            "{} bytes, modified {}.{:09}, changed {}.{:09}",
-            metadata.size(),
-            modified.0,
-            modified.1,
-            changed.0,
-            changed.1
-        );
-        Identity { which: Some(which), version: Some(version) }
+        self.label_places.write(&self.file, text).map_err(|error| BackingError::Failed(error.to_string()))
     }
 
     fn describe(&self) -> String {

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// The manifest's name behind the prefix.
 pub(super) const MANIFEST: &str = "tiermem-volume.json";
 
+/// The label's name behind the prefix.
+pub(super) const LABEL: &str = "tiermem-label";
+
 /// Where chunks are behind the prefix.
 pub(super) const CHUNKS: &str = "chunks";
 

@@ -51,6 +51,7 @@
 mod access;
 mod chunk;
 mod fence;
+mod label;
 mod layout;
 mod manifest;
 mod place;
@@ -79,7 +80,7 @@ use self::chunk::Chunks;
 use self::fence::{Fence, Standing};
 use self::layout::{Id, Shape};
 use self::worker::{Ask, Worker};
-use super::{Backing, BackingError, Completion, Identity, OpenError, Request, Waker};
+use super::{Backing, BackingError, Completion, Identity, OpenError, Request, StoreLabel, Waker};
 
 /// The size of chunks, unless told otherwise.
 const CHUNK_BYTES: u64 = 4 << 20;
@@ -299,6 +300,25 @@ impl Backing for ObjectsBacking {
         let (answer, answered) = channel();
         self.ask(Ask::Identity(answer));
         answered.recv().unwrap_or_else(|_| identity_of(self.volume, None))
+    }
+
+    fn label(&mut self) -> Result<StoreLabel, BackingError> {
+        let (answer, answered) = channel();
+        self.ask(Ask::Label(answer));
+        answered
+            .recv()
+            .unwrap_or_else(|_| Err(BackingError::Failed("the store's thread has ended".to_owned())))
+    }
+
+    fn set_label(&mut self, text: &str) -> Result<(), BackingError> {
+        if self.read_only {
+            return Err(BackingError::ReadOnly);
+        }
+        let (answer, answered) = channel();
+        self.ask(Ask::SetLabel(text.to_owned(), answer));
+        answered
+            .recv()
+            .unwrap_or_else(|_| Err(BackingError::Failed("the store's thread has ended".to_owned())))
     }
 
     fn describe(&self) -> String {

@@ -18,8 +18,8 @@ use super::fence::Standing;
 use super::layout::{ChunkRange, HEADER_BYTES, Header};
 use super::put_order::{Change, Known, PutOrder, apply, cover};
 use super::trims::Trims;
-use super::{ObjectsOptions, identity_of, manifest};
-use crate::backing::{BackingError, Completion, Identity, Op, Request};
+use super::{ObjectsOptions, identity_of, label, manifest};
+use crate::backing::{BackingError, Completion, Identity, Op, Request, StoreLabel};
 
 /// Reads that are under way at a time.
 const GETS_MAX: usize = 64;
@@ -31,6 +31,8 @@ const TURN_BYTES_MAX: u64 = 128 << 20;
 pub(super) enum Ask {
     Request(Request),
     Identity(Sender<Identity>),
+    Label(Sender<Result<StoreLabel, BackingError>>),
+    SetLabel(String, Sender<Result<(), BackingError>>),
 }
 
 /// A request that is not done.
@@ -50,6 +52,7 @@ enum Event {
     Flushed { job: usize, result: Result<(), BackingError> },
     Looked,
     Told,
+    Labelled,
 }
 
 pub(super) struct Worker {
@@ -114,8 +117,7 @@ impl Worker {
         loop {
             tokio::select! {
                 ask = asks.recv() => match ask {
-                    Some(Ask::Request(request)) => self.take(request),
-                    Some(Ask::Identity(sender)) => self.asked.push(sender),
+                    Some(ask) => self.take_ask(ask),
                     None => return,
                 },
                 Some(event) = self.tasks.join_next() => match event {
@@ -126,10 +128,7 @@ impl Worker {
             }
             // Other requests that have arrived share puts and wake-ups with it.
             while let Ok(ask) = asks.try_recv() {
-                match ask {
-                    Ask::Request(request) => self.take(request),
-                    Ask::Identity(sender) => self.asked.push(sender),
-                }
+                self.take_ask(ask);
             }
             self.start();
             self.completion_sender.put(self.done.drain(..));
@@ -137,6 +136,32 @@ impl Worker {
             if session != self.session {
                 self.session = session;
                 self.completion_sender.ring();
+            }
+        }
+    }
+
+    fn take_ask(&mut self, ask: Ask) {
+        let objects = self.chunks.objects.clone();
+        match ask {
+            Ask::Request(request) => self.take(request),
+            Ask::Identity(sender) => self.asked.push(sender),
+            // A caller that has given up needs no answer.
+            Ask::Label(sender) => {
+                _ = self.tasks.spawn(async move {
+                    let _ = sender.send(label::get(&objects).await);
+                    Event::Labelled
+                })
+            }
+            Ask::SetLabel(text, sender) => {
+                let refusal = self.standing.refusal().filter(|_| self.chunks.writer.is_some());
+                self.tasks.spawn(async move {
+                    let put = match refusal {
+                        Some(refusal) => Err(refusal),
+                        None => label::put(&objects, text).await,
+                    };
+                    let _ = sender.send(put);
+                    Event::Labelled
+                });
             }
         }
     }
@@ -283,6 +308,7 @@ impl Worker {
             Event::Flushed { job, result } => self.part_is_done(job, result),
             Event::Looked => self.is_looking = false,
             Event::Told => self.is_telling = false,
+            Event::Labelled => {}
         }
     }
 

@@ -1,0 +1,52 @@
+"""What earlier versions of the program have written is opened without loss. `upgrades/write.py` wrote it."""
+
+from __future__ import annotations
+
+import lzma
+import pathlib
+from collections.abc import Callable
+
+from recorder import connect, scan
+from store import Store
+from upgrades.write import FLASH_TIERS, LATE_S, SNAPSHOT_TIERS, flash_value, store_items
+
+UPGRADES = pathlib.Path(__file__).parent / "upgrades"
+# Items that the flash tier of the first version held when its store was killed.
+FLASH_ITEMS = 1184
+
+
+def unpacked(name: str, path: pathlib.Path) -> pathlib.Path:
+    path.write_bytes(lzma.decompress((UPGRADES / name).read_bytes()))
+    return path
+
+
+def test_a_snapshot_of_version_1_is_loaded(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    path = unpacked("store-snapshot-version-1.xz", tmp_path / "snapshot")
+    # Again from what this version makes of it.
+    for _ in range(2):
+        store = serve(*(flag.format(path) for flag in SNAPSHOT_TIERS))
+        with connect(store) as client:
+            names = list(store_items())
+            assert dict(zip(names, client.mget(names))) == store_items()
+            assert client.dbsize() == len(names) + 1
+            assert client.expiretime("expires") == LATE_S
+            assert client.hgetall("hash") == {f"field:{number}".encode(): f"{number}".encode() for number in range(50)}
+            assert client.hexpiretime("hash", "field:7", "field:8") == [LATE_S, -1]
+            client.select(3)
+            assert client.get("elsewhere") == b"too"
+        assert store.stop() == 0, store.log()
+
+
+def test_a_flash_tier_of_version_1_is_taken_up(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    path = unpacked("store-flash-version-1.xz", tmp_path / "flash")
+    for _ in range(2):
+        store = serve(*(flag.format(path) for flag in FLASH_TIERS))
+        with connect(store) as client:
+            keys = scan(client, 1000)
+            assert len(keys) == FLASH_ITEMS
+            for key in keys:
+                number = int(key.split(b":")[1])
+                assert number % 100 != 5 or number >= 1000, "it was deleted"
+                assert client.get(key) == flash_value(number)
+                assert client.expiretime(key) == (LATE_S + number if number < 1000 and number % 10 == 0 else -1)
+        assert store.stop() == 0, store.log()
