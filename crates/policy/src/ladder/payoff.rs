@@ -377,6 +377,17 @@ mod tests {
     }
 
     #[test]
+    fn a_long_past_is_forgotten() {
+        let mut payoff = payoff();
+        (0..5000).for_each(|at| one(&mut payoff, at, Cause::Admitted, 0));
+        let needed = (0..1000).find(|&at| {
+            one(&mut payoff, at, Cause::Admitted, 1000);
+            payoff.pays(0, BYTES, Cause::Admitted)
+        });
+        assert!(needed.is_some_and(|needed| needed < 40), "{needed:?}");
+    }
+
+    #[test]
     fn what_made_room_is_missed() {
         let mut payoff = payoff();
         let pair = payoff.pairs[0];
