@@ -35,6 +35,7 @@ function showFigures(now, before) {
   text("fast-note", since(fast(now)));
   text("hit-note", since(engine.hits));
   text("keys", count(engine.keys));
+  text("pinned", bytes(engine.pinned_bytes));
   text("keys-note", `${bytes(engine.tiers.reduce((sum, tier) => sum + tier.item_bytes, 0))} of items`);
 }
 
