@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import pathlib
 import re
+from collections.abc import Callable
 
 import pytest
 import redis
 
-from store import Store
+from store import Store, eventually
 
 # What oliver006/redis_exporter, telegraf's redis input and Datadog's redisdb read of a server without replicas, cluster,
 # modules or persistence. Fields of allocators and forks that there are not here are left out; they skip what is missing.
@@ -78,3 +79,20 @@ def test_statistics_have_the_forms_that_are_parsed(store: Store) -> None:
     assert calls and calls[1] == "1000" and int(calls[2]) > 0
     assert re.fullmatch(r"p50=[\d.]+,p99=[\d.]+,p99.9=[\d.]+", fields["latency_percentiles_usec_get"])
     assert fields["errorstat_ERR"] == "count=1"
+
+
+def test_who_waits_and_what_is_tracked_is_counted(serve: Callable[..., Store]) -> None:
+    store = serve("--tier", "dram=32MiB", "--shards", "1")
+    with redis.Redis(port=store.port) as client, store.connect() as other, store.connect() as tracker:
+        assert client.info("clients")["blocked_clients"] == 0
+        client.execute_command("CLIENT", "PAUSE", "100000", "WRITE")
+        other.sendall(b"SET a 1\r\n")
+        eventually(lambda: client.info("clients")["blocked_clients"] == 1, "one waits")
+        client.execute_command("CLIENT", "UNPAUSE")
+        assert other.recv(100) == b"+OK\r\n"
+        assert client.info("clients")["blocked_clients"] == 0
+        tracker.sendall(b"HELLO 3\r\nCLIENT TRACKING ON\r\nMGET a b c\r\n")
+        eventually(lambda: client.info("stats")["tracking_total_items"] == 3, "three keys may be cached")
+        tracker.sendall(b"CLIENT TRACKING OFF\r\nCLIENT TRACKING ON BCAST PREFIX x PREFIX y\r\n")
+        eventually(lambda: client.info("stats")["tracking_total_prefixes"] == 2, "two prefixes are followed")
+        assert client.info("stats")["tracking_total_items"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import random
 import re
 import resource
@@ -235,3 +236,97 @@ def test_a_store_that_is_flushed_again_and_again_stays_empty(serve: Callable[...
             assert all(pipe.execute())
         assert client.set("k", "v" * 1000) and client.dbsize() == 1
         assert client.info("memory")["used_memory"] < 8 * MIB * SHARDS
+
+
+LARGE = b"v" * 100_000
+NAMES = [b"large:%03d" % number for number in range(450)]
+
+
+def mget(names: list[bytes]) -> bytes:
+    arguments = [b"MGET", *names]
+    return b"*%d\r\n" % len(arguments) + b"".join(b"$%d\r\n%s\r\n" % (len(one), one) for one in arguments)
+
+
+def held(store: Store) -> int:
+    return store.snapshot()["engine"]["pinned_bytes"]
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "noeviction"])
+@pytest.mark.parametrize("stalled", [1, 12])
+@pytest.mark.parametrize("below", ["nothing", "emulated", "flash"])
+def test_clients_that_never_read_take_no_key_from_others(
+    serve: Callable[..., Store], tmp_path: pathlib.Path, policy: str, stalled: int, below: str
+) -> None:
+    """All keys fit. Their values are asked for and not read, and then written again: no key goes, and none is refused."""
+    flash = f"flash:{tmp_path / 'flash'}={256 * SHARDS}MiB"
+    tiers = {"nothing": ["dram=64MiB"], "emulated": ["dram=32MiB", "emulated=40MiB"], "flash": ["dram=32MiB", flash]}
+    if SHARDS > 1:
+        tiers["nothing"], tiers["emulated"] = ["dram=96MiB"], ["dram=64MiB", "emulated=64MiB"]
+    store = serve(*(flag for tier in tiers[below] for flag in ("--tier", tier)))
+    with redis.Redis(port=store.port) as client:
+        for name in NAMES:
+            client.set(name, LARGE)
+        client.config_set("maxmemory-policy", policy)
+        before = client.dbsize()
+        deaf = [store.connect() for _ in range(stalled)]
+        for connection in deaf:
+            connection.sendall(mget(NAMES))
+        eventually(lambda: client.info("stats")["total_commands_processed"] > len(NAMES) + stalled, "all have asked")
+        for number in range(3):
+            for name in NAMES:
+                client.set(name, LARGE + b"%d" % number)
+        assert client.dbsize() == before
+        if below != "flash":
+            # A flash tier has buffers beside.
+            stays_within(store, (128 if SHARDS > 1 else 96) * MIB)
+        for connection in deaf:
+            connection.close()
+        eventually(lambda: held(store) == 0, "nothing is pinned any more")
+        # One that reads has its reply whole.
+        assert client.mget(NAMES[:100]) == [LARGE + b"2"] * 100
+
+
+def test_what_is_pinned_is_bounded_and_read_slowly_is_whole(serve: Callable[..., Store]) -> None:
+    store = serve("--tier", f"dram={64 * SHARDS}MiB")
+    with redis.Redis(port=store.port) as client:
+        for name in NAMES:
+            client.set(name, LARGE)
+        with store.connect() as slow:
+            slow.sendall(mget(NAMES))
+            got = slow.recv(1 << 16)
+            assert held(store) <= 4 * MIB * SHARDS
+            for name in NAMES:
+                client.set(name, b"another value")
+            expected = b"*%d\r\n" % len(NAMES) + (b"$%d\r\n%s\r\n" % (len(LARGE), LARGE)) * len(NAMES)
+            while len(got) < len(expected):
+                more = slow.recv(1 << 16)
+                assert more, store.log()
+                got += more
+            assert got == expected
+        eventually(lambda: held(store) == 0, "nothing is pinned any more")
+
+
+def test_a_refused_reply_says_why_and_who_does_not_read_is_dropped_for_it(serve: Callable[..., Store]) -> None:
+    store = serve("--tier", f"dram={64 * SHARDS}MiB")
+    with redis.Redis(port=store.port) as client:
+        client.config_set("stall-timeout-ms", 300)
+        for name in NAMES:
+            client.set(name, LARGE)
+        deaf = [store.connect() for _ in range(3 * SHARDS)]
+        for connection in deaf:
+            connection.sendall(mget(NAMES))
+        refusals = []
+
+        def has_all() -> bool:
+            try:
+                return client.mget(NAMES) == [LARGE] * len(NAMES)
+            except redis.ResponseError as refused:
+                refusals.append(str(refused))
+                return False
+
+        eventually(has_all, "the one that reads gets its reply")
+        assert all("read replies, ask for fewer keys at a time, or raise output-buffer-total" in one for one in refusals)
+        if refusals and SHARDS == 1:
+            assert client.info("stats")["dropped_clients"] > 0
+        for connection in deaf:
+            connection.close()

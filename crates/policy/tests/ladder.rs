@@ -109,7 +109,7 @@ impl World {
             self.keys.insert(key, (old, bytes, expires_at_ms));
             return;
         }
-        let held = self.ladder.transit_mut().pin(old);
+        let held = self.ladder.transit_mut().pin(old, None);
         let entered = self.admit(key, bytes, expires_at_ms, Some(old));
         self.ladder.transit_mut().unpin(held);
         if entered {
@@ -257,7 +257,7 @@ proptest! {
                     world.keys.remove(&key);
                 },
                 8 => if let Some(id) = live {
-                    let loc = world.ladder.transit_mut().pin(id);
+                    let loc = world.ladder.transit_mut().pin(id, None);
                     world.pins.push((loc, key));
                 },
                 9 => if !world.pins.is_empty() {

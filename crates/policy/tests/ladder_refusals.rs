@@ -90,7 +90,7 @@ impl World {
         if self.ladder.transit_mut().rewrite_in_place(old, bytes) {
             return true;
         }
-        let held = self.ladder.transit_mut().pin(old);
+        let held = self.ladder.transit_mut().pin(old, None);
         let entered = self.enter(key, bytes, Some(old));
         self.ladder.transit_mut().unpin(held);
         self.forget(old, key);
@@ -108,7 +108,7 @@ impl World {
     /// A reply is under way.
     fn pin(&mut self, key: u32) {
         if let Some(&id) = self.keys.get(&key) {
-            self.pins.push(self.ladder.transit_mut().pin(id));
+            self.pins.push(self.ladder.transit_mut().pin(id, None));
         }
     }
 

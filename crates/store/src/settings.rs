@@ -31,9 +31,22 @@ impl LogLevel {
     ];
 }
 
+/// What the memory tiers of all shards together may hold (`maxmemory`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Maxmemory {
+    /// Bytes.
+    pub bytes: u64,
+    /// What was reserved at the start, which is the most.
+    pub most_bytes: u64,
+    /// There is a tier of kind dax, whose size is its file's.
+    pub has_dax: bool,
+}
+
 /// A server's settings. All hold from the next request, connection or tick (100 ms) on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// What the memory tiers may hold. Default what they were given at the start.
+    pub maxmemory: Maxmemory,
     /// The most connections at a time (`maxclients`). Default 10000.
     pub maxclients: usize,
     /// Idle time in milliseconds after which a client is dropped (`timeout`). Default 0: never.
@@ -74,6 +87,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
+            maxmemory: Maxmemory::default(),
             maxclients: 10_000,
             timeout_ms: 0,
             tcp_keepalive_s: 300,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_policy::ladder::{Eviction, Tuning};
-use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, Pin, StoreError, ValueKind};
+use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, Holder, Pin, StoreError, ValueKind};
 
 fn engine(dram: u64, emulated: u64) -> Engine {
     let mut tiers = vec![TierSpec::new(TierKind::Dram, Bytes(dram))];
@@ -74,7 +74,7 @@ fn run(engine: Engine, steps: Vec<Step>, forgetful: bool) -> Result<(), TestCase
         world.model.retain(|_, (_, at)| at.is_none_or(|at| at > now));
         world.step(step)?;
         for (pin, bytes) in &world.pins {
-            prop_assert_eq!(world.engine.pinned(pin), &bytes[..], "a pinned value stays");
+            prop_assert_eq!(world.engine.pinned(pin), Some(&bytes[..]), "a pinned value stays");
         }
         for tier in &world.engine.stats().tiers {
             prop_assert!(tier.used_bytes <= tier.capacity_bytes, "at any time: {:?}", tier);
@@ -132,7 +132,7 @@ impl World {
             }
             Step::Pin(db, key) => {
                 if let Some(item) = self.engine.get(db, &name(key)).map(|hit| hit.item)
-                    && let Some(pin) = self.engine.pin(item)
+                    && let Some(pin) = self.engine.pins().pin(item, Holder::Client(key.into(), None))
                 {
                     self.pins.push((pin, self.model[&(db, key)].0.clone()));
                 }
@@ -141,7 +141,7 @@ impl World {
             Step::Unpin(at) => {
                 if !self.pins.is_empty() {
                     let (pin, _) = self.pins.swap_remove(at.index(self.pins.len()));
-                    self.engine.unpin(pin);
+                    self.engine.pins().unpin(pin);
                 }
                 Ok(())
             }

@@ -6,7 +6,7 @@ mod world;
 use std::slice;
 
 use tiermem_base::TierKind;
-use tiermem_store::engine::{Change, Condition, Engine, EngineConfig, Expiry, ValueKind};
+use tiermem_store::engine::{Change, Condition, Engine, EngineConfig, Expiry, Holder, ValueKind};
 use tiermem_store::hash::{self, Ttl};
 use tiermem_store::snapshot::format::Taken;
 use tiermem_store::snapshot::{Files, Load, Loaded, Saving};
@@ -122,7 +122,7 @@ fn a_pinned_hash_is_tried_again_and_what_was_one_before_is_left() {
     set_hash(&mut engine, "gone", &[soon]);
     engine.remove(0, &name("gone"));
     let item = engine.get(0, &name("pinned")).unwrap().item;
-    let pin = engine.pin(item).unwrap();
+    let pin = engine.pins().pin(item, Holder::Store).unwrap();
     engine.set_clock(START_MS + 1000);
     expire(&mut engine, 64);
     assert_eq!(
@@ -130,7 +130,7 @@ fn a_pinned_hash_is_tried_again_and_what_was_one_before_is_left() {
         (Some(2), 2),
         "the reply goes on with the bytes"
     );
-    engine.unpin(pin);
+    engine.pins().unpin(pin);
     engine.set_clock(START_MS + 3000);
     expire(&mut engine, 64);
     assert_eq!(count(&mut engine, "pinned"), Some(1));

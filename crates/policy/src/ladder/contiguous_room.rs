@@ -487,7 +487,7 @@ mod tests {
     #[test]
     fn a_window_on_which_something_stays_is_given_up() {
         let (mut world, ids) = world();
-        world.transit.pin(ids[100]);
+        world.transit.pin(ids[100], None);
         let mut clearings = Clearings::new(1);
         assert_eq!(piece(&mut clearings, &mut world), Clear::Working);
         let mut pieces = 1;

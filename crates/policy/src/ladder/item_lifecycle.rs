@@ -20,7 +20,7 @@ use crate::{Id, Now};
 pub struct Transit {
     pub(super) residents: Residents,
     pub(super) tickets: Tickets,
-    pins: Pins,
+    pub(super) pins: Pins,
     pub(super) outlet: Outlet,
     pub(super) counters: LadderCounters,
 }
@@ -63,9 +63,16 @@ impl Transit {
         self.outlet.evictable_bytes_for_admission(self.residents.config.eviction, demand.overflows)
     }
 
-    /// Notes that an item leaves a place. Returns whether a reply holds the place; then it is free when the reply releases it.
-    pub(super) fn is_held(&mut self, loc: Loc) -> bool {
-        self.pins.note_left(loc)
+    /// Notes that an item leaves a place. Returns whether a reply holds the place; then it is charged to the tenant whose client
+    /// reads it, and is free when the reply releases it.
+    pub(super) fn is_held(&mut self, loc: Loc, owner: u16) -> bool {
+        let Some(tenant) = self.pins.note_left(loc, owner) else { return false };
+        let Residents { levels, orders, .. } = &mut self.residents;
+        let tier = usize::from(loc.tier);
+        if let Some(tenants) = orders.tenants_mut() {
+            tenants.charge(tenant, tier, levels[tier].slots.pages().bytes_at(loc.unit));
+        }
+        true
     }
 
     /// An item has a place.
@@ -99,22 +106,28 @@ impl Transit {
     }
 
     /// Keeps the item's bytes where they are, even beyond its removal, until `unpin` of its place. A move under
-    /// way is given up.
-    pub fn pin(&mut self, id: Id) -> Loc {
+    /// way is given up. A place that its item has left is charged to `tenant`, or to the item's where there is none.
+    pub fn pin(&mut self, id: Id, tenant: Option<u16>) -> Loc {
         self.abort_move(id);
         let place = self.residents.nodes.get(id);
         *self.residents.nodes.at(id) = place.with_pinned(true);
-        self.pins.hold(place.loc());
+        self.pins.hold(place.loc(), tenant);
         place.loc()
     }
 
     /// Lets go of a pinned place.
     pub fn unpin(&mut self, loc: Loc) {
-        let Residents { nodes, levels, .. } = &mut self.residents;
-        let slots = &mut levels[usize::from(loc.tier)].slots;
+        let Residents { nodes, levels, orders, .. } = &mut self.residents;
+        let tier = usize::from(loc.tier);
+        let slots = &mut levels[tier].slots;
         match self.pins.release(loc) {
             Released::Held => {}
-            Released::Left => slots.release(loc.unit),
+            Released::Left(tenant) => {
+                if let Some(tenants) = orders.tenants_mut() {
+                    tenants.discharge(tenant, tier, slots.pages().bytes_at(loc.unit));
+                }
+                slots.release(loc.unit);
+            }
             Released::Unpinned => {
                 if let Holder::Item(id) = slots.pages().holder_at(loc.unit) {
                     let place = nodes.get(id);
@@ -173,7 +186,7 @@ mod tests {
                         let to = if copied { from } else { from ^ 1 };
                         transit.open_move(id, to, kind, &mut context);
                     }
-                    (7, Some(id)) => pins.push(world.transit.pin(id)),
+                    (7, Some(id)) => pins.push(world.transit.pin(id, None)),
                     (8, _) => pins.pop().into_iter().for_each(|loc| world.transit.unpin(loc)),
                     (9, Some(id)) => {
                         world.transit.remove(id);

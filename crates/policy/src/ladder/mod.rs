@@ -92,6 +92,7 @@ pub use item_lifecycle::Transit;
 pub use item_table::Nodes;
 pub use level::Level;
 pub use pending_moves::{MoveKind, Ticket};
+pub use pins::{HeldPlaces, PINNED_SHARE, may_hold};
 pub use residents::{NewItem, Residents};
 pub use tenants::{Setting, TENANTS_MAX, TenantCounters, TenantLevel, Tenants};
 pub use tier_order::{Order, Priority};

@@ -452,7 +452,7 @@ mod tests {
         let large = world.enter(1, 3 * PAGE_BYTES).unwrap();
         ids.iter().chain([&large]).for_each(|&id| _ = touch(&mut promotions, &mut world, id));
         world.transit.remove(ids[0]);
-        world.transit.pin(ids[1]);
+        world.transit.pin(ids[1], None);
         let (transit, _, mut context) = world.parts();
         transit.open_move(ids[2], 0, MoveKind::Promote, &mut context);
         world.settle();

@@ -414,7 +414,7 @@ mod tests {
         let (mut world, old) = old_and_young(2, APART);
         let mut exchange = Exchange::new(1);
         assert!(page_comes(&mut exchange, &mut world, HALF));
-        old.iter().for_each(|&id| _ = world.transit.pin(id));
+        old.iter().for_each(|&id| _ = world.transit.pin(id, None));
         for _ in 1..STUCK_STEPS {
             assert_eq!(go_on(&mut exchange, &mut world), 0);
             assert!(page_comes(&mut exchange, &mut world, HALF));

@@ -251,7 +251,7 @@ mod tests {
             match (what, any) {
                 (0..6, _) => _ = world.enter(0, SIZES[size]),
                 (6 | 7, Some(id)) => _ = world.touch(id),
-                (8, Some(id)) if size == 0 => _ = world.transit.pin(id),
+                (8, Some(id)) if size == 0 => _ = world.transit.pin(id, None),
                 (9, Some(id)) => world.transit.remove(id),
                 _ => {}
             }

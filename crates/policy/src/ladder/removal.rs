@@ -29,7 +29,6 @@ impl Transit {
             one.state = MoveState::Void;
             self.counters.moves_aborted += 1;
         }
-        let is_held = self.is_held(loc);
         let level = &mut self.residents.levels[tier];
         if listed {
             let pages = level.slots.pages();
@@ -37,6 +36,9 @@ impl Transit {
             self.residents.orders.remove(id, (tier, pages.class_at(loc.unit)), bytes, departure);
         }
         level.counters.items -= 1;
+        let owner = self.residents.tenants().map_or(0, |tenants| tenants.owner(id));
+        let is_held = self.is_held(loc, owner);
+        let level = &mut self.residents.levels[tier];
         if is_held {
             level.slots.pages_mut().set_holder(loc.unit, Holder::Ghost);
         } else {

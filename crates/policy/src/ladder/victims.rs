@@ -413,7 +413,7 @@ mod tests {
                         all.remove(&id);
                     }
                     (8, Some(id)) if all[&id].may_go => {
-                        world.transit.pin(id);
+                        world.transit.pin(id, None);
                         all.get_mut(&id).unwrap().may_go = false;
                     }
                     _ => {}
@@ -507,7 +507,7 @@ mod tests {
             let of_class = if by == Priority::Expiry { halves[1] } else { halves[0] };
             assert_eq!(residents.victim(0, half, &mut context), Some(of_class), "{by:?}");
             assert_eq!(residents.victim(1, quarter, &mut context), Some(other_tier));
-            quarters.iter().for_each(|&id| _ = transit.pin(id));
+            quarters.iter().for_each(|&id| _ = transit.pin(id, None));
             assert_eq!(transit.residents.victim(0, quarter, &mut context), None, "{by:?}");
         }
     }

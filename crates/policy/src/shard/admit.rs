@@ -119,7 +119,7 @@ impl Admission {
         now: Now,
         rng: &mut Rng,
     ) {
-        let held = contents.memory_mut().ladder_mut().transit_mut().pin(old);
+        let held = contents.memory_mut().ladder_mut().transit_mut().pin(old, None);
         self.begin(entry, Some(Old { id: old, held, may_go }), (contents, under_way), now, rng);
     }
 

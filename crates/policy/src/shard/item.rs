@@ -29,9 +29,9 @@ impl Item<'_> {
         self.ladder.timers(self.now).set_parts_expire_at_ms(self.id, at_ms);
     }
 
-    /// Keeps its bytes where they are, even beyond its removal, until [`Shard::unpin`].
-    pub fn pin(self) -> Loc {
-        self.ladder.transit_mut().pin(self.id)
+    /// Keeps its bytes where they are, even beyond its removal, until [`Shard::unpin`]; then at this tenant's charge.
+    pub fn pin(self, tenant: Option<u16>) -> Loc {
+        self.ladder.transit_mut().pin(self.id, tenant)
     }
 
     /// Whether it can be changed where it lies, its length staying the same; a move under way is given up then. It counts as used

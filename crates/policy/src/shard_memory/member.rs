@@ -200,7 +200,7 @@ impl Member {
 }
 
 /// Whether every tier holds no more than its capacity, and has given the rest back.
-fn is_within_capacity(shard: &Shard) -> bool {
+pub(super) fn is_within_capacity(shard: &Shard) -> bool {
     (0..shard.ladder().residents().levels())
         .all(|tier| shard.ladder().residents().level(tier).is_within_capacity())
 }

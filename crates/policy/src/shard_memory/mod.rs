@@ -7,8 +7,10 @@
 //! What this leaves aside is that misses may cost one shard's clients more than another's.
 
 mod member;
+mod resize;
 
 pub use member::{Driven, Member, Shown, TICK_NS, Ticks, Word, shares_of};
+pub use resize::Resize;
 
 /// A tier's share in one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

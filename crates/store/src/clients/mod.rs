@@ -55,7 +55,7 @@ pub use client_info::{ClientInfo, Peer};
 pub use client_info_line::describe;
 pub use notify::{Author, Class, NotifyFlags};
 pub use output_buffers::{OutputBuffers, PUSH_BYTES_MAX, TIGHT_OUTPUT_BYTES};
-pub use pause::PauseKind;
+pub use pause::{Pause, PauseKind};
 pub use registry::{Registry, Slot};
 pub use state_budget::{STATE_BYTES_MAX, TooMuch};
 pub use tracking::{Prefixes, TABLE_KEYS_MAX, Tracking, TrackingMode};
@@ -63,7 +63,6 @@ pub use watched::Watched;
 
 use crate::engine::{Change, Changes};
 use monitors::Monitors;
-use pause::Pause;
 use state_budget::StateBudget;
 use tracking::Audience;
 
@@ -292,9 +291,9 @@ impl Clients {
         self.update_attention();
     }
 
-    /// The kind of requests that are paused now.
-    pub fn paused(&self) -> Option<PauseKind> {
-        self.pause.kind()
+    /// Which requests are paused now, and who waits for the end.
+    pub fn pauses(&self) -> &Pause {
+        &self.pause
     }
 
     /// Notes that a request of this client waits.

@@ -25,6 +25,8 @@ struct Buffer {
     pushed: Vec<u8>,
     /// Replies that the connection has not sent.
     unsent: usize,
+    /// The store's time in microseconds when it last took some of them, or had none.
+    taken_us: u64,
     /// Something was pushed to it since nothing waited for it. A client that waits for replies alone is never dropped for
     /// what others have waiting: its connection stops reading its requests instead.
     was_pushed_to: bool,
@@ -190,10 +192,15 @@ impl OutputBuffers {
     /// Disconnects a client that does not read what is pushed to it.
     fn drop_client(&mut self, slot: Slot, registry: &Registry) {
         let client = registry.client_info(slot);
+        self.drop_for(slot, (client.id, client.home), "it does not read what is pushed to it");
+    }
+
+    /// Disconnects the client of this number and home, for what it does not read.
+    pub fn drop_for(&mut self, slot: Slot, (id, home): (u64, Option<(usize, u64)>), reason: &str) {
         let bytes = self.buffers[slot as usize].waiting_bytes();
-        tracing::warn!(client = client.id, bytes, "dropped: it does not read what is pushed to it");
+        tracing::warn!(client = id, bytes, "dropped: {reason}");
         self.dropped += 1;
-        if let (Some((shard, client)), Some(relay)) = (client.home, &self.relay) {
+        if let (Some((shard, client)), Some(relay)) = (home, &self.relay) {
             // It may not look at its pipe before the client reads, which it does not.
             relay.drop_client(shard, client);
         }
@@ -202,14 +209,25 @@ impl OutputBuffers {
 
     /// Notes how much of its replies a client has not taken.
     #[inline]
-    pub fn set_unsent(&mut self, slot: Slot, bytes: usize) {
+    pub fn set_unsent(&mut self, slot: Slot, bytes: usize, now_us: u64) {
         let buffer = &mut self.buffers[slot as usize];
+        if buffer.unsent == 0 || bytes < buffer.unsent {
+            buffer.taken_us = now_us;
+        }
         self.unsent_bytes = self.unsent_bytes - buffer.unsent + bytes;
         if buffer.killed {
             self.ending_bytes = self.ending_bytes - buffer.unsent + bytes;
         }
         buffer.unsent = bytes;
         buffer.was_pushed_to &= bytes > 0 || !buffer.pushed.is_empty();
+    }
+
+    /// The clients that have taken nothing of their replies since a time, and have more of them than a client is left with when
+    /// memory is short.
+    pub fn stalled_since(&self, us: u64) -> impl Iterator<Item = Slot> {
+        let has_stalled = move |it: &Buffer| !it.killed && it.unsent > TIGHT_OUTPUT_BYTES && it.taken_us < us;
+        let live = self.buffers.iter().enumerate().filter(move |(_, buffer)| has_stalled(buffer));
+        live.map(|(slot, _)| slot as Slot)
     }
 
     /// Replies and messages that wait for all clients, in bytes.
@@ -268,7 +286,7 @@ mod tests {
     fn replies_and_pushed_bytes_share_a_clients_bound() {
         let (mut output, clients) = (OutputBuffers::default(), registry(2));
         (0..2).for_each(|slot| output.enter(slot));
-        output.set_unsent(0, PUSH_BYTES_MAX - 1);
+        output.set_unsent(0, PUSH_BYTES_MAX - 1, 0);
         output.push(0, &clients, b"x");
         assert!(!output.is_killed(0) && output.waiting_for(0) == (PUSH_BYTES_MAX - 1, 1));
         output.push(0, &clients, b"x");
@@ -283,6 +301,22 @@ mod tests {
         output.leave(0);
         output.enter(0);
         assert!(!output.is_killed(0) && output.waiting_bytes() == 0);
+    }
+
+    #[test]
+    fn who_has_taken_nothing_of_its_replies_has_stalled() {
+        let mut output = OutputBuffers::default();
+        (0..4).for_each(|slot| output.enter(slot));
+        let large = 2 * TIGHT_OUTPUT_BYTES;
+        (0..3).for_each(|slot| output.set_unsent(slot, large, 10));
+        output.set_unsent(3, TIGHT_OUTPUT_BYTES, 10);
+        // The first takes a little, and the second asks for more and takes nothing.
+        output.set_unsent(0, large - 1, 20);
+        output.set_unsent(1, 2 * large, 20);
+        assert_eq!(output.stalled_since(10).count(), 0);
+        assert_eq!(output.stalled_since(20).collect::<Vec<_>>(), [1, 2]);
+        output.kill(1);
+        assert_eq!(output.stalled_since(21).collect::<Vec<_>>(), [0, 2]);
     }
 
     #[test]
@@ -305,7 +339,7 @@ mod tests {
         output.set_total_bytes_max(10 << 20);
         (0..4).for_each(|slot| output.enter(slot));
         // One that waits for replies alone, two that do not read, and one that is a message behind.
-        output.set_unsent(0, 6 << 20);
+        output.set_unsent(0, 6 << 20, 0);
         (0..2).for_each(|_| output.push(1, &clients, &mib));
         output.push(2, &clients, &mib);
         output.push(3, &clients, &mib);
@@ -315,13 +349,13 @@ mod tests {
         assert_eq!(killed(&output), [false, true, false, false]);
         // Output that the task of a killed client has not given up yet does not count against the others.
         let taken = output.take_pushed(2).unwrap().len();
-        output.set_unsent(2, taken);
+        output.set_unsent(2, taken, 0);
         output.kill(2);
         (0..3).for_each(|_| output.push(3, &clients, &mib[..1 << 19]));
         assert_eq!(killed(&output), [false, true, true, false]);
         output.leave(2);
         // A client that has taken all its output is an ordinary one again, also when more is pushed later.
-        let _ = (output.take_pushed(3), output.set_unsent(3, 0), output.set_unsent(3, 3 << 20));
+        let _ = (output.take_pushed(3), output.set_unsent(3, 0, 0), output.set_unsent(3, 3 << 20, 0));
         output.leave(1);
         output.enter(1);
         output.push(1, &clients, &mib);

@@ -13,7 +13,7 @@ pub enum PauseKind {
 
 /// Paused requests: which kind, until when, and the clients that wait.
 #[derive(Debug, Default)]
-pub(super) struct Pause {
+pub struct Pause {
     /// The kind and the Unix time in microseconds of its end.
     until: Option<(PauseKind, u64)>,
     waiting: Vec<Slot>,
@@ -27,7 +27,7 @@ impl Pause {
     }
 
     /// Which requests wait now.
-    pub(super) fn kind(&self) -> Option<PauseKind> {
+    pub fn kind(&self) -> Option<PauseKind> {
         self.until.map(|(kind, _)| kind)
     }
 
@@ -39,6 +39,11 @@ impl Pause {
     /// Notes that a request of this client waits.
     pub(super) fn wait(&mut self, slot: Slot) {
         self.waiting.push(slot);
+    }
+
+    /// How many clients wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// A client has gone, and waits no more.
@@ -69,6 +74,7 @@ mod tests {
         assert!(!pause.is_over(19) && pause.is_over(20));
         [1, 2, 3].into_iter().for_each(|slot| pause.wait(slot));
         pause.forget(2);
+        assert_eq!(pause.waiting(), 2);
         assert_eq!((pause.end(), pause.kind()), (vec![1, 3], None));
         assert!(pause.end().is_empty(), "nobody waits twice");
     }

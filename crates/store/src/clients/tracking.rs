@@ -64,6 +64,8 @@ pub struct Tracking {
     /// Clients by number, in ascending order for each key. They may have gone meanwhile.
     table: BTreeMap<Box<[u8]>, Vec<u64>>,
     bytes: usize,
+    /// Clients of all keys together.
+    items: usize,
     keys_max: usize,
     /// The key last pushed out: the next one goes next.
     hand: Box<[u8]>,
@@ -76,6 +78,7 @@ impl Default for Tracking {
         Tracking {
             table: BTreeMap::new(),
             bytes: 0,
+            items: 0,
             keys_max: TABLE_KEYS_MAX,
             hand: Box::default(),
             prefixes: BTreeMap::new(),
@@ -151,16 +154,23 @@ impl Tracking {
         (self.table.len(), self.modes.len())
     }
 
+    /// Clients of the table's keys, one for each key that it may have cached, and prefixes of which clients are told.
+    pub fn total_counts(&self) -> (usize, usize) {
+        (self.items, self.prefixes.len())
+    }
+
     /// Remembers that a client has read a key.
     pub(super) fn remember_read(&mut self, audience: &mut Audience<'_>, slot: Slot, key: &[u8]) {
         let id = audience.registry.id(slot);
         if let Some(ids) = self.table.get_mut(key) {
             if let Err(at) = ids.binary_search(&id) {
                 ids.insert(at, id);
+                self.items += 1;
                 self.bytes += CLIENT_BYTES;
             }
         } else {
             self.table.insert(key.into(), vec![id]);
+            self.items += 1;
             self.bytes += key.len() + KEY_OVERHEAD_BYTES + CLIENT_BYTES;
         }
         self.push_out_surplus(audience);
@@ -185,6 +195,7 @@ impl Tracking {
 
     fn take(&mut self, key: &[u8]) -> Option<Vec<u64>> {
         let ids = self.table.remove(key)?;
+        self.items -= ids.len();
         self.bytes -= key.len() + KEY_OVERHEAD_BYTES + ids.len() * CLIENT_BYTES;
         Some(ids)
     }
@@ -202,7 +213,7 @@ impl Tracking {
         }
         if let Change::Flushed(_) = change {
             self.table.clear();
-            self.bytes = 0;
+            (self.bytes, self.items) = (0, 0);
             for slot in self.modes.keys().copied().collect::<Vec<_>>() {
                 self.tell(audience, slot, None);
             }
@@ -327,7 +338,7 @@ mod tests {
                 .iter()
                 .for_each(|slot| tracking.remember_read(&mut others.audience(), *slot, key.as_bytes()));
         }
-        assert_eq!(tracking.counts().0, 3);
+        assert_eq!((tracking.counts(), tracking.total_counts()), ((3, 2), (6, 0)));
         assert_eq!(slots.map(|slot| others.pushed(slot)), [">2 $10 invalidate *1 $1 a"; 2]);
         tracking.set_keys_max(&mut others.audience(), 0);
         for at in 0..300 {
@@ -336,6 +347,7 @@ mod tests {
         assert!(tracking.counts().0 < 270 && tracking.bytes <= TABLE_BYTES_MAX);
         assert_eq!(slots.map(|slot| tracking.stop(&mut others.state, slot)), [true; 2]);
         assert_eq!((tracking.counts(), tracking.bytes, tracking.is_used()), ((0, 0), 0, false));
+        assert_eq!(tracking.total_counts(), (0, 0));
     }
 
     #[test]

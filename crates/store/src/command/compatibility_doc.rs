@@ -21,7 +21,11 @@ const NOTES: &[(&str, &str)] = &[
          there in part; `SCHEDULE` does the same",
     ),
     ("client|kill", "`MAXAGE` is not supported"),
-    ("client|list", "buffers that the shard lends (`qbuf-free`, `rbs`, `rbp`, `argv-mem`) are shown as 0"),
+    (
+        "client|list",
+        "`qbuf` is what waits in a buffer of the client's own; those that the shard lends (`qbuf-free`, `rbs`, `rbp`, `argv-mem`) are \
+         shown as 0",
+    ),
     ("client|no-evict", "accepted and ignored: clients are never evicted for the memory they hold"),
     ("client|no-touch", "of Redis 7.2; holds for reads of whole strings"),
     ("client|pause", "a pause ends at a tick, so up to 100 ms late; keys expire meanwhile"),

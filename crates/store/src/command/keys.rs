@@ -37,7 +37,7 @@ pub(super) fn keys(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             }
         });
         if replies.len() > limit {
-            return Err(reply_too_large(limit));
+            return Err(reply_too_large(context.host));
         }
         if cursor == 0 {
             break;

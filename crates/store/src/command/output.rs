@@ -19,7 +19,7 @@ enum OutputPart {
 pub struct Mark {
     parts: usize,
     tail_bytes: usize,
-    len: usize,
+    owned_bytes: usize,
 }
 
 /// Replies in the order in which they are sent.
@@ -35,6 +35,10 @@ pub struct Output {
     sent: usize,
     /// Bytes in `parts`.
     parts_bytes: usize,
+    /// Of these, the bytes of pinned values.
+    pinned_bytes: usize,
+    /// What was last counted of [`Self::owned_bytes`].
+    counted_bytes: usize,
 }
 
 impl Output {
@@ -50,32 +54,65 @@ impl Output {
         self.parts_bytes + self.tail.len() - self.sent
     }
 
+    /// Bytes of the queue's own memory that are not yet sent: all but pinned values.
+    #[inline]
+    pub fn owned_bytes(&self) -> usize {
+        let all = self.parts_bytes - self.pinned_bytes + self.tail.len();
+        if matches!(self.parts.front(), Some(OutputPart::Pin(_))) { all } else { all - self.sent }
+    }
+
+    /// Of these, what has come since they were last counted.
+    #[inline]
+    pub fn uncounted_bytes(&self) -> usize {
+        self.owned_bytes().saturating_sub(self.counted_bytes)
+    }
+
+    /// Counts the queue's own memory. Returns how much it was before, and is.
+    #[inline]
+    pub fn count(&mut self) -> (usize, usize) {
+        let owned_bytes = self.owned_bytes();
+        (core::mem::replace(&mut self.counted_bytes, owned_bytes), owned_bytes)
+    }
+
     /// Whether all is sent.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Appends a pinned value's bytes.
-    pub fn push_pin(&mut self, pin: Pin) {
+    /// Closes the buffer at the end off.
+    fn end_tail(&mut self) {
         if !self.tail.is_empty() {
             self.parts_bytes += self.tail.len();
             // The tail's memory may be lent, and large: it stays.
             self.parts.push_back(OutputPart::Bytes(self.tail.as_slice().into()));
             self.tail.clear();
         }
+    }
+
+    /// Appends a copy of a large value: in memory of its own, for a buffer that grew by hundreds of them would be moved again and again.
+    pub fn push_copy(&mut self, value: &[u8]) {
+        self.end_tail();
+        self.parts_bytes += value.len();
+        self.parts.push_back(OutputPart::Bytes(value.into()));
+    }
+
+    /// Appends a pinned value's bytes.
+    pub fn push_pin(&mut self, pin: Pin) {
+        self.end_tail();
         self.parts_bytes += pin.len();
+        self.pinned_bytes += pin.len();
         self.parts.push_back(OutputPart::Pin(pin));
     }
 
     /// The present end, for [`Self::truncate`].
     pub fn mark(&self) -> Mark {
-        Mark { parts: self.parts.len(), tail_bytes: self.tail.len(), len: self.len() }
+        Mark { parts: self.parts.len(), tail_bytes: self.tail.len(), owned_bytes: self.owned_bytes() }
     }
 
-    /// Bytes appended since `mark`. Nothing may have been sent since.
+    /// Bytes appended since `mark`, pinned values not counted. Nothing may have been sent since.
     pub fn since(&self, mark: Mark) -> usize {
-        self.len() - mark.len
+        self.owned_bytes() - mark.owned_bytes
     }
 
     /// Takes back what was appended since `mark`. Nothing may have been sent since.
@@ -89,11 +126,12 @@ impl Output {
             match self.parts.pop_back() {
                 Some(OutputPart::Pin(pin)) => {
                     self.parts_bytes -= pin.len();
-                    engine.unpin(pin);
+                    self.pinned_bytes -= pin.len();
+                    engine.pins().unpin(pin);
                 }
                 Some(OutputPart::Bytes(bytes)) => {
                     self.parts_bytes -= bytes.len();
-                    // The first part behind the mark is the buffer that was the tail then.
+                    // The first part behind the mark is the buffer that was the tail then, unless that was empty.
                     self.tail = bytes.into_vec();
                 }
                 None => break,
@@ -102,20 +140,22 @@ impl Output {
         self.tail.truncate(mark.tail_bytes);
     }
 
-    /// Fills `slices` with what is to be sent next and returns how many it filled.
-    pub fn slices<'a>(&'a self, engine: &'a Engine, slices: &mut [IoSlice<'a>]) -> usize {
+    /// Fills `slices` with what is to be sent next and returns how many it filled. `None`: a pinned value was lost, so that the
+    /// rest cannot be sent.
+    pub fn slices<'a>(&'a self, engine: &'a Engine, slices: &mut [IoSlice<'a>]) -> Option<usize> {
         let mut filled = 0;
         let mut skip = self.sent;
         let parts = self.parts.iter().map(|part| match part {
-            OutputPart::Bytes(bytes) => bytes,
+            OutputPart::Bytes(bytes) => Some(&**bytes),
             OutputPart::Pin(pin) => engine.pinned(pin),
         });
-        for (slice, bytes) in slices.iter_mut().zip(parts.chain(core::iter::once(self.tail.as_slice()))) {
-            *slice = IoSlice::new(&bytes[skip..]);
+        for (slice, bytes) in slices.iter_mut().zip(parts.chain(core::iter::once(Some(self.tail.as_slice()))))
+        {
+            *slice = IoSlice::new(&bytes?[skip..]);
             skip = 0;
             filled += 1;
         }
-        filled
+        Some(filled)
     }
 
     /// The one buffer to be sent, when nothing is pinned.
@@ -138,7 +178,8 @@ impl Output {
             self.sent -= len;
             self.parts_bytes -= len;
             if let Some(OutputPart::Pin(pin)) = self.parts.pop_front() {
-                engine.unpin(pin);
+                self.pinned_bytes -= pin.len();
+                engine.pins().unpin(pin);
             }
         }
         if self.sent == self.tail.len() {
@@ -151,11 +192,11 @@ impl Output {
     pub fn clear(&mut self, engine: &mut Engine) {
         for part in self.parts.drain(..) {
             if let OutputPart::Pin(pin) = part {
-                engine.unpin(pin);
+                engine.pins().unpin(pin);
             }
         }
         self.tail = Vec::new();
-        (self.sent, self.parts_bytes) = (0, 0);
+        (self.sent, self.parts_bytes, self.pinned_bytes) = (0, 0, 0);
     }
 
     /// All of an unsent queue as bytes.
@@ -168,8 +209,9 @@ impl Output {
             match part {
                 OutputPart::Bytes(part) => bytes.extend_from_slice(&part),
                 OutputPart::Pin(pin) => {
-                    bytes.extend_from_slice(engine.pinned(&pin));
-                    engine.unpin(pin);
+                    // What was lost is not sent: its client is disconnected.
+                    bytes.extend_from_slice(engine.pinned(&pin).unwrap_or_default());
+                    engine.pins().unpin(pin);
                 }
             }
         }
@@ -203,5 +245,50 @@ impl Output {
             self.tail.extend_from_slice(&buffer[from..]);
             buffer.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Condition, EngineConfig, Expiry, Holder};
+    use tiermem_base::{Bytes, TierKind, TierSpec};
+
+    fn sent(output: &Output, engine: &Engine) -> Vec<u8> {
+        let mut slices = [IoSlice::new(&[]); 16];
+        let filled = output.slices(engine, &mut slices).unwrap();
+        slices[..filled].iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
+    #[test]
+    fn pinned_values_are_sent_and_not_counted_and_copies_are_both() {
+        let tiers = vec![TierSpec::new(TierKind::Dram, Bytes(8 << 20))];
+        let mut engine = Engine::new(EngineConfig::new(tiers)).unwrap();
+        let value = vec![7; PIN_BYTES_MIN];
+        engine.set(0, b"key", &value, Condition::Always, Expiry::Never).unwrap();
+        let item = engine.peek(0, b"key").unwrap().item;
+        let mut output = Output::default();
+        output.bytes().extend_from_slice(b"head");
+        assert_eq!(output.count(), (0, 4));
+        let mark = output.mark();
+        output.push_pin(engine.pins().pin(item, Holder::Client(1, None)).unwrap());
+        output.bytes().extend_from_slice(b"middle");
+        assert_eq!((output.since(mark), output.len()), (6, 10 + value.len()));
+        output.push_copy(&value);
+        output.bytes().extend_from_slice(b"end");
+        assert_eq!((output.since(mark), output.uncounted_bytes()), (9 + value.len(), 9 + value.len()));
+        let all = [b"head", &value[..], b"middle", &value[..], b"end"].concat();
+        assert_eq!(sent(&output, &engine), all);
+        // Sent piece by piece: within the pinned value, then within the copy.
+        output.advance(5, &mut engine);
+        assert_eq!((sent(&output, &engine), output.owned_bytes()), (all[5..].to_vec(), 9 + value.len()));
+        output.advance(all.len() - 5 - 4, &mut engine);
+        assert_eq!((output.owned_bytes(), engine.stats().pinned_bytes), (4, 0));
+        output.advance(4, &mut engine);
+        assert_eq!((output.owned_bytes(), output.count()), (0, (4, 0)));
+        output.push_pin(engine.pins().pin(item, Holder::Client(1, None)).unwrap());
+        output.push_copy(&value);
+        output.clear(&mut engine);
+        assert_eq!((output.len(), output.owned_bytes(), engine.stats().pinned_bytes), (0, 0, 0));
     }
 }

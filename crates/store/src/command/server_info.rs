@@ -122,7 +122,7 @@ fn clients(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt
         "maxclients": context.host.settings.maxclients,
         "client_recent_max_input_buffer": 0,
         "client_recent_max_output_buffer": 0,
-        "blocked_clients": 0,
+        "blocked_clients": stats.clients_paused,
         "clients_in_timeout_table": 0,
         "tracking_clients": context.host.clients.tracking().counts().1,
         "clients_blocked_on_output": stats.clients_blocked_on_output,
@@ -238,6 +238,8 @@ fn stats(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::
         "pubsub_channels": context.host.clients.channels().active_channels(None).count(),
         "pubsub_patterns": context.host.clients.channels().pattern_count(),
         "tracking_total_keys": context.host.clients.tracking().counts().0,
+        "tracking_total_items": context.host.clients.tracking().total_counts().0,
+        "tracking_total_prefixes": context.host.clients.tracking().total_counts().1,
         "latest_fork_usec": 0,
         "migrate_cached_sockets": 0,
         "active_defrag_hits": 0,
@@ -248,6 +250,7 @@ fn stats(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::
         "acl_access_denied_cmd": stats.access_denied_cmd - stats_base.access_denied_cmd,
         "acl_access_denied_key": stats.access_denied_key - stats_base.access_denied_key,
         "acl_access_denied_channel": stats.access_denied_channel - stats_base.access_denied_channel,
+        "refused_replies": stats.replies_refused - stats_base.replies_refused,
         "dropped_clients": stats.clients_dropped - stats_base.clients_dropped,
     )
 }

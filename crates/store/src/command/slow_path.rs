@@ -51,7 +51,7 @@ pub(super) fn execute(
 
 /// Whether the request is of the kind that `CLIENT PAUSE` holds up.
 fn is_held_up(context: &Context<'_>, spec: &Spec) -> bool {
-    match context.host.clients.paused() {
+    match context.host.clients.pauses().kind() {
         None => false,
         Some(PauseKind::All) => true,
         Some(PauseKind::Write) => {

@@ -1,20 +1,22 @@
 //! String commands without expiry options: reading, writing, and ranges of a string.
 
-use crate::engine::{Condition, Engine, Expiry, FORESEEN_MAX, Hit, StoreError, ValueKind};
+use crate::engine::{Condition, Engine, Expiry, FORESEEN_MAX, Hit, Holder, StoreError, ValueKind};
+use crate::host::Host;
 use crate::resp::{Args, Writer, parse_i64};
 
 use super::context::Context;
 use super::output::{Mark, PIN_BYTES_MIN};
 use super::refusal::{Outcome, Refusal, wrong_arity};
 use super::session_flags::Mode;
+use crate::users::DEFAULT;
 
 /// Redis's own bound on a string, 512 MiB; the engine's is usually lower.
 const STRING_BYTES_MAX: u64 = 512 << 20;
 
 /// Replies with `key`'s value or null; whether it was there.
 ///
-/// A large value is pinned and sent from its tier; when the engine has too many bytes pinned already it is
-/// copied, and when the queue would then grow beyond `reply_bytes_max` it is refused.
+/// A large value is pinned and sent from its tier; when the engine or the client has too many bytes pinned already it is
+/// copied, and when there is no memory for that ([`Host::reply_bytes_max`]) it is refused.
 #[inline]
 pub(super) fn reply_value(context: &mut Context<'_>, key: &[u8]) -> Result<bool, Refusal> {
     let Context { engine, session, output, host, .. } = context;
@@ -32,18 +34,22 @@ pub(super) fn reply_value(context: &mut Context<'_>, key: &[u8]) -> Result<bool,
         return Ok(true);
     }
     let (item, len) = (hit.item, hit.value.len());
-    match engine.pin(item) {
+    let user = session.login.name().map_or(DEFAULT, |name| name);
+    let holder = Holder::Client(session.slot, engine.tenants().of_client(session.db, user));
+    match engine.pins().pin(item, holder) {
         Some(pin) => {
             Writer::new(output.bytes(), session.version).bulk_header(len);
             output.push_pin(pin);
             output.bytes().extend_from_slice(b"\r\n");
         }
-        None if output.len() + len > host.reply_bytes_max => {
-            return Err(reply_too_large(host.reply_bytes_max));
+        None if output.uncounted_bytes() + len > host.reply_bytes_max => {
+            return Err(reply_too_large(host));
         }
         None => {
             if let Some(hit) = engine.peek(session.db, key) {
-                Writer::new(output.bytes(), session.version).bulk(hit.value);
+                Writer::new(output.bytes(), session.version).bulk_header(len);
+                output.push_copy(hit.value);
+                output.bytes().extend_from_slice(b"\r\n");
             }
         }
     }
@@ -60,7 +66,16 @@ pub(super) fn string(hit: Option<Hit<'_>>) -> Result<Option<&[u8]>, Refusal> {
 }
 
 #[cold]
-pub(super) fn reply_too_large(limit_bytes: usize) -> Refusal {
+pub(super) fn reply_too_large(host: &mut Host) -> Refusal {
+    let limit_bytes = host.reply_bytes_max;
+    if host.replies_are_short {
+        host.stats.replies_refused += 1;
+        return format!(
+            "ERR replies that clients have not read leave {limit_bytes} bytes of output-buffer-total for this one: read \
+             replies, ask for fewer keys at a time, or raise output-buffer-total"
+        )
+        .into();
+    }
     format!("ERR the reply is longer than the limit of {limit_bytes} bytes, ask for fewer keys at a time")
         .into()
 }
@@ -119,7 +134,7 @@ pub(super) fn mget(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         if result.is_err() || context.output.since(mark) > limit {
             context.output.truncate(mark, context.engine);
             result?;
-            return Err(reply_too_large(limit));
+            return Err(reply_too_large(context.host));
         }
     }
     Ok(())

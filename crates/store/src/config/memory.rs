@@ -24,6 +24,16 @@ fn flash_buffers(tiers: &[TierSpec], shards: u32) -> u64 {
     buffers.sum::<u64>() * u64::from(shards)
 }
 
+/// Memory of the process beside its tiers and their buffers.
+fn process_bytes(shards: u32) -> u64 {
+    PROCESS_BYTES + SHARD_BYTES * u64::from(shards.saturating_sub(1))
+}
+
+/// Memory of the process that tiers in memory cannot have.
+pub(super) fn beside_tiers_bytes(tiers: &[TierSpec], shards: u32) -> u64 {
+    process_bytes(shards) + flash_buffers(tiers, shards)
+}
+
 /// Checks the tiers against the cgroup's limit or the machine's memory, whichever is less. Where neither can be
 /// read nothing is checked.
 pub fn check_memory(tiers: &[TierSpec], shards: u32) -> Result<(), ConfigError> {
@@ -38,9 +48,9 @@ pub fn check_memory_against(tiers: &[TierSpec], shards: u32, limit: &MemoryLimit
     // A file's pages can be written back and taken again; a device's memory is its own.
     let in_memory = |kind| !matches!(kind, TierKind::Dax | TierKind::Flash | TierKind::Remote);
     let buffers = flash_buffers(tiers, shards);
+    let process = process_bytes(shards);
     let tiers = tiers.iter().filter(|tier| in_memory(tier.kind));
     let tiers = tiers.fold(0u64, |sum, tier| sum.saturating_add(tier.known_bytes().unwrap_or(0)));
-    let process = PROCESS_BYTES + SHARD_BYTES * u64::from(shards.saturating_sub(1));
     let needed = tiers.saturating_add(process).saturating_add(buffers);
     if needed <= limit.bytes {
         return Ok(());

@@ -24,12 +24,12 @@ pub use tenant::{TenantConfig, TenantsSection};
 pub use user::UserConfig;
 
 use crate::tiers::pages_bytes;
-use tiermem_policy::ladder::LadderConfig;
+use tiermem_policy::ladder::{LadderConfig, PINNED_SHARE};
 
 use crate::command::Live;
 use crate::engine::{AHEAD_BYTES, EngineConfig};
 use crate::server::{ServerConfig, TlsConfig};
-use crate::settings::Settings;
+use crate::settings::{Maxmemory, Settings};
 use crate::shards::SHARDS_MAX;
 use crate::snapshot::Load;
 
@@ -159,6 +159,8 @@ pub struct ServerSection {
     pub output_buffer: Bytes,
     /// Unfinished requests of all clients together. Default 64 MiB.
     pub request_buffer: Bytes,
+    /// Bytes of memory tiers that replies under way may pin, all clients together. Default a sixteenth of the tiers.
+    pub pinned: Option<Bytes>,
 }
 
 impl Default for ServerSection {
@@ -179,6 +181,7 @@ impl Default for ServerSection {
             timeout: None,
             output_buffer: Bytes(settings.output_bytes_max as u64),
             request_buffer: Bytes(settings.request_buffer_bytes as u64),
+            pinned: None,
         }
     }
 }
@@ -230,6 +233,9 @@ impl StoreConfig {
         if self.server.output_buffer.0 < 16 << 10 {
             return value("server.output_buffer", "must be at least 16KiB");
         }
+        if self.pinned_share() > 0.5 {
+            return value("server.pinned", "must be at most half of the memory tiers");
+        }
         if self.server.requirepass.as_ref().is_some_and(String::is_empty) {
             return value("server.requirepass", "is empty: leave it out to ask for no password");
         }
@@ -239,7 +245,10 @@ impl StoreConfig {
         self.tenancy()?;
         if self.shards > 1 {
             let tiers = self.shard_tiers();
-            return StoreConfig { shards: 1, tiers, declared_tenants: Vec::new(), ..self.clone() }.validate();
+            // What may be pinned is a part of all tiers.
+            let server = ServerSection { pinned: None, ..self.server.clone() };
+            let one = StoreConfig { shards: 1, tiers, declared_tenants: Vec::new(), server, ..self.clone() };
+            return one.validate();
         }
         self.ladder().map(|_| ())
     }
@@ -292,7 +301,10 @@ impl StoreConfig {
 
     fn live_over(&self, ladder: &LadderConfig) -> Result<Live, ConfigError> {
         let section = &self.server;
+        let most_bytes = self.memory_tiers().filter(|tier| tier.kind != TierKind::Dax).map(pages_bytes).sum();
+        let has_dax = self.tiers.iter().any(|tier| tier.kind == TierKind::Dax);
         let server = Settings {
+            maxmemory: Maxmemory { bytes: most_bytes, most_bytes, has_dax },
             maxclients: section.maxclients,
             timeout_ms: section.timeout.map_or(0, |timeout| timeout.0.div_ceil(1_000_000)),
             users: self.users()?,
@@ -319,6 +331,12 @@ impl StoreConfig {
         self.tiers.iter().filter(|tier| tier.kind != TierKind::Flash)
     }
 
+    /// The part of each memory tier that replies under way may pin.
+    fn pinned_share(&self) -> f64 {
+        let tiers_bytes: u64 = self.memory_tiers().map(pages_bytes).sum();
+        self.server.pinned.map_or(PINNED_SHARE, |pinned| pinned.0 as f64 / tiers_bytes.max(1) as f64)
+    }
+
     /// The flash tier below the others, if there is one.
     pub fn flash_tier(&self) -> Result<Option<FlashTier>, ConfigError> {
         let flash = self.tiers.iter().find(|tier| tier.kind == TierKind::Flash);
@@ -332,7 +350,13 @@ impl StoreConfig {
             // Shards give each other memory, down to a part of what they begin with. Tenants' shares are of all of it.
             let tenancy = self.tenancy()?;
             let one = StoreConfig { declared_tenants: Vec::new(), ..one };
-            return Ok(EngineConfig { growth: self.shards, tenancy, ..one.engine_config(seed)? });
+            let pinned_share = self.pinned_share();
+            return Ok(EngineConfig {
+                growth: self.shards,
+                tenancy,
+                pinned_share,
+                ..one.engine_config(seed)?
+            });
         }
         let tiers = self.memory_tiers().cloned().collect();
         let ladder = self.ladder()?;
@@ -341,6 +365,7 @@ impl StoreConfig {
             value_bytes_max: self.max_value.0 as usize,
             tenancy: self.tenancy()?,
             seed,
+            pinned_share: self.pinned_share(),
             ..EngineConfig::new(tiers)
         })
     }
@@ -357,6 +382,7 @@ impl StoreConfig {
             snapshot: self.snapshot.clone(),
             settings: self.live()?.server,
             pin_cores: self.pin_cores.clone(),
+            beside_tiers_bytes: memory::beside_tiers_bytes(&self.tiers, self.shards),
             ..ServerConfig::default()
         })
     }
@@ -379,7 +405,10 @@ mod tests {
         let config = read("").unwrap();
         assert_eq!(config.tiers.len(), 2);
         assert_eq!(config.server.listen.port(), 7379);
-        assert_eq!(config.server_config(None).unwrap().settings, Settings::default());
+        let settings = config.server_config(None).unwrap().settings;
+        let most_bytes = (512 << 20) + (2 << 30);
+        let maxmemory = Maxmemory { bytes: most_bytes, most_bytes, has_dax: false };
+        assert_eq!(settings, Settings { maxmemory, ..Settings::default() });
     }
 
     #[test]
@@ -440,6 +469,7 @@ mod tests {
             ("[config]\ncolour = 1", "there is no parameter \"colour\""),
             ("[config]\nport = 1", "port cannot be set here"),
             ("[config]\nmaxclients = 1", "maxclients has its place in [server]"),
+            ("[server]\npinned = \"2GiB\"", "must be at most half of the memory tiers"),
             ("[config]\nstall-timeout-ms = 0", "must be between 1 and"),
             ("[server]\ntls_listen = \"127.0.0.1:1\"", "give tls_listen, tls_cert and tls_key"),
             ("max_value = \"1GiB\"", "between 1KiB and 512MiB"),

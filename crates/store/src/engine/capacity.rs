@@ -25,6 +25,17 @@ impl MemoryTiers<'_> {
         self.contents.shard.ladder().config().levels[tier].capacity_bytes
     }
 
+    /// For each tier whether its size can change: a region that outlives the process has that of its file.
+    pub fn resizable(&self) -> impl Iterator<Item = bool> {
+        (0..self.count()).map(|tier| !self.contents.items.tiers.keeps(tier as u8))
+    }
+
+    /// Whether each tier holds no more than its capacity, and has given the rest back.
+    pub fn are_within_capacity(&self) -> bool {
+        let residents = self.contents.shard.ladder().residents();
+        (0..self.count()).all(|tier| residents.level(tier).is_within_capacity())
+    }
+
     /// Keys that may be evicted when space runs short.
     pub fn eviction(&self) -> Eviction {
         match self.contents.shard.ladder().config().eviction {

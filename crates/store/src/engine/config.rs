@@ -4,7 +4,9 @@ use crate::tiers::pages_bytes;
 use tiermem_base::TierSpec;
 use tiermem_base::latency_curve::LOCAL_DRAM;
 use tiermem_model::advisor::{Divider, DividerConfig};
-use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig};
+use tiermem_policy::ladder::{
+    INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig, PINNED_SHARE,
+};
 use tiermem_policy::shard::Shard;
 
 use super::Tenancy;
@@ -25,8 +27,8 @@ pub struct EngineConfig {
     pub growth: u32,
     /// The longest value.
     pub value_bytes_max: usize,
-    /// Bytes that replies under way may pin.
-    pub pinned_bytes_max: usize,
+    /// The part of each tier that replies under way may pin.
+    pub pinned_share: f64,
     /// Seeds the index's hash and the policies' random choices; from the system's entropy in a server.
     pub seed: u64,
     /// Whether the charge of emulated tiers is really waited for.
@@ -45,7 +47,7 @@ impl EngineConfig {
             ladder: LadderConfig { ahead_bytes: AHEAD_BYTES, ..LadderConfig::default() },
             growth: 1,
             value_bytes_max: 16 << 20,
-            pinned_bytes_max: 64 << 20,
+            pinned_share: PINNED_SHARE,
             seed: 0,
             spin: true,
             tenancy: Tenancy::default(),

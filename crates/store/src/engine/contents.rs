@@ -16,6 +16,7 @@ use super::flash_waiters::FlashWaiters;
 use super::item::{HEADER_BYTES, Header};
 use super::key_counts::KeyCounts;
 use super::memory::Memory;
+use super::pin::Pins;
 use super::seal::Keeping;
 use super::staged::StagedItems;
 
@@ -39,6 +40,8 @@ pub(super) struct Contents {
     pub counters: Counters,
     /// Items read from flash for the current request.
     pub staged: StagedItems,
+    /// Values that replies under way have pinned.
+    pub pins: Pins,
     /// Requests that wait for the flash tier.
     pub waiters: FlashWaiters,
     pub flash: FlashDescription,
@@ -72,6 +75,7 @@ impl Contents {
             changes: Changes::default(),
             counters: Counters::default(),
             staged: StagedItems::default(),
+            pins: Pins::new(config.pinned_share),
             waiters: FlashWaiters::default(),
             flash: FlashDescription::default(),
             value_bytes_max: config.value_bytes_max,
@@ -269,38 +273,61 @@ impl Contents {
 
     /// Takes a place for a new item and counts its key.
     pub fn enter(&mut self, entry: &Entry, db: u8) -> Result<(Id, Loc), StoreError> {
-        self.shard.hold(self.tenants.metadata_bytes());
-        self.shard.enter(entry, &mut self.rng);
-        self.carry_out();
-        match self.entered() {
-            Entered::Placed { id, loc, .. } => {
-                debug_assert!(self.fits(id, loc, entry), "a new item's place is its own and has room for it");
-                self.keys.add(db, entry.hash);
-                Ok((id, loc))
+        loop {
+            self.shard.hold(self.tenants.metadata_bytes());
+            self.shard.enter(entry, &mut self.rng);
+            self.carry_out();
+            match self.entered() {
+                Entered::Placed { id, loc, .. } => {
+                    debug_assert!(
+                        self.fits(id, loc, entry),
+                        "a new item's place is its own and has room for it"
+                    );
+                    self.keys.add(db, entry.hash);
+                    return Ok((id, loc));
+                }
+                // Each time there is less that only replies hold.
+                Entered::Full { .. } if self.pinned_values().give_refused(entry.bytes) => {}
+                Entered::Full { .. } | Entered::Waits => return Err(self.refuse()),
             }
-            Entered::Full { .. } | Entered::Waits => Err(self.refuse()),
         }
     }
 
     /// A place for the new bytes of a live item: its own where they fit, else a new one in the same tier.
     pub fn rewrite(&mut self, old: Id, entry: &Entry, db: u8) -> Result<Loc, StoreError> {
-        self.shard.hold(self.tenants.metadata_bytes());
-        self.shard.rewrite(old, entry, &self.items, &mut self.rng);
-        self.carry_out();
-        match self.entered() {
-            Entered::Placed { id, loc, replaces } => {
-                debug_assert!(self.fits(id, loc, entry), "new bytes have a place that has room for them");
-                debug_assert!(replaces.is_some() || id == old, "an item keeps its number in its own place");
-                replaces.into_iter().for_each(|old| self.give_up_place(old, entry.hash));
-                Ok(loc)
-            }
-            Entered::Full { old_left } => {
-                if old_left {
-                    self.keys.remove(db);
+        let held = self.shard.ladder().residents().nodes().loc(old);
+        self.pinned_values().give_own(held, false);
+        loop {
+            self.shard.hold(self.tenants.metadata_bytes());
+            self.shard.rewrite(old, entry, &self.items, &mut self.rng);
+            self.carry_out();
+            match self.entered() {
+                Entered::Placed { id, loc, replaces } => {
+                    debug_assert!(self.fits(id, loc, entry), "new bytes have a place that has room for them");
+                    debug_assert!(
+                        replaces.is_some() || id == old,
+                        "an item keeps its number in its own place"
+                    );
+                    replaces.into_iter().for_each(|old| self.give_up_place(old, entry.hash));
+                    return Ok(loc);
                 }
-                Err(self.refuse())
+                Entered::Full { old_left } => {
+                    if old_left {
+                        self.keys.remove(db);
+                    }
+                    match (
+                        self.pinned_values().give_own(held, true)
+                            || self.pinned_values().give_refused(entry.bytes),
+                        old_left,
+                    ) {
+                        // Each time there is less that replies hold.
+                        (true, false) => {}
+                        (true, true) => return self.enter(entry, db).map(|(_, loc)| loc),
+                        (false, _) => return Err(self.refuse()),
+                    }
+                }
+                Entered::Waits => return Err(self.refuse()),
             }
-            Entered::Waits => Err(self.refuse()),
         }
     }
 

@@ -25,6 +25,7 @@ impl BetweenRequests<'_> {
     /// Does what is due: some expired items, and memory for the first ones. Call it when idle, at least every 100 ms. Returns whether
     /// more may have expired, for which [`Self::expire_piece`] is.
     pub fn tick(self) -> bool {
+        self.contents.pinned_values().give_held();
         let more = self.contents.shard.idle();
         self.end_piece(more)
     }

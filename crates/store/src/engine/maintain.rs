@@ -16,6 +16,7 @@ impl Contents {
     pub fn begin(&mut self) {
         self.items.tiers.settle();
         self.shard.begin();
+        self.pinned_values().give_held();
         if self.shard.is_due() && !self.has_flash() {
             self.step();
         }
@@ -39,6 +40,7 @@ impl Contents {
     /// whether the item can be written now, though it may still be refused. A caller with other
     /// requests to serve calls again after them. Without these calls the write itself makes the room.
     pub fn make_room(&mut self, item_bytes: usize) -> bool {
+        self.pinned_values().give_held();
         let done = self.shard.make_room(item_bytes as u64, &mut self.rng);
         self.carry_out();
         done

@@ -15,7 +15,6 @@
 //!
 //! ```text
 //! Engine             requests: get, set, remove, expiry          mod
-//! ├─ Pins            bytes that replies have pinned              pin
 //! └─ Contents        operations that cross the parts below       contents, expiry, maintain
 //!    ├─ Shard        where items lie and which are evicted       policy::shard
 //!    ├─ Memory       bytes of items, and the flash device        memory
@@ -23,6 +22,7 @@
 //!    ├─ KeyCounts    number of keys in each database             key_counts
 //!    ├─ TenantAccounts   keys to tenants, tenants' shares        tenants, owners
 //!    ├─ Changes      changes to keys, if observed                keyspace_events
+//!    ├─ Pins         values that replies have pinned           pin, pinned_values
 //!    ├─ StagedItems  read from flash for the current request     staged
 //!    ├─ FlashWaiters waiting for space or for durability         flash_waiters
 //!    ├─ FlashDescription   name and life of the device           flash_figures
@@ -53,6 +53,7 @@ mod maintain;
 mod memory;
 mod owners;
 mod pin;
+mod pinned_values;
 mod prefetch;
 mod seal;
 mod snapshot;
@@ -84,8 +85,8 @@ pub use item::HEADER_BYTES;
 pub use keys::{Keyspace, RANDOM_SAMPLE};
 pub use keyspace_events::{Change, Changes};
 pub use owners::{By, Owner, PREFIX_BYTES_MAX};
-pub use pin::Pin;
-use pin::Pins;
+pub use pin::{Holder, Pin};
+pub use pinned_values::PinnedValues;
 pub use prefetch::FORESEEN_MAX;
 pub use seal::{Keeping, TakenUp};
 pub use snapshot::{Gathered, Gathering, Restored, Restoring};
@@ -106,7 +107,7 @@ pub struct Hit<'a> {
     pub value: &'a [u8],
     /// What they are.
     pub kind: ValueKind,
-    /// The item, for [`Engine::pin`].
+    /// The item, for [`PinnedValues::pin`].
     pub item: ItemRef,
 }
 
@@ -114,7 +115,6 @@ pub struct Hit<'a> {
 #[derive(Debug)]
 pub struct Engine {
     contents: Contents,
-    pins: Pins,
     /// The tiers as they were configured.
     tiers: Vec<TierSpec>,
 }
@@ -123,7 +123,7 @@ impl Engine {
     /// Sets the tiers up. Memory is taken as it is used.
     pub fn new(config: EngineConfig) -> Result<Self, TierError> {
         let contents = Contents::new(&config)?;
-        let mut engine = Engine { contents, pins: Pins::new(config.pinned_bytes_max), tiers: config.tiers };
+        let mut engine = Engine { contents, tiers: config.tiers };
         engine.tenants_mut().set_owners(&config.tenancy.owners);
         Ok(engine)
     }
@@ -274,20 +274,21 @@ impl Engine {
         }
     }
 
-    /// Keeps an item's bytes in place for a reply that is sent piece by piece. `None` when too many bytes are
-    /// pinned already: copy instead.
-    pub fn pin(&mut self, item: ItemRef) -> Option<Pin> {
-        self.pins.pin(&mut self.contents, item)
+    /// Values that stay as they are while a reply sends them.
+    #[inline]
+    pub fn pins(&mut self) -> PinnedValues<'_> {
+        self.contents.pinned_values()
     }
 
-    /// The bytes of a pinned value.
-    pub fn pinned<'a>(&'a self, pin: &'a Pin) -> &'a [u8] {
-        self.contents.pinned(pin)
+    /// The bytes of a pinned value. `None`: others needed their room, and its holder is among [`PinnedValues::take_robbed`].
+    pub fn pinned<'a>(&'a self, pin: &'a Pin) -> Option<&'a [u8]> {
+        self.contents.pins.bytes_of(pin, &self.contents.items)
     }
 
-    /// Gives a pinned value free.
-    pub fn unpin(&mut self, pin: Pin) {
-        self.pins.unpin(&mut self.contents, pin);
+    /// Bytes of pinned values that were copied, as others needed their places.
+    #[inline]
+    pub fn copied_bytes(&self) -> usize {
+        self.contents.pins.copied_bytes()
     }
 
     /// Stores `value` under `key`. `Ok(false)` when the condition did not hold; nothing changed then.
@@ -414,6 +415,6 @@ impl Engine {
 
     /// All figures.
     pub fn stats(&self) -> EngineStats {
-        self.contents.stats(&self.tiers, self.pins.bytes())
+        self.contents.stats(&self.tiers)
     }
 }

@@ -13,7 +13,7 @@ use tiermem_policy::shard::{Entry, Shard};
 use super::contents::{Contents, entry};
 use super::expiry::note_fields;
 use super::item::Header;
-use super::{Condition, DATABASES, Engine, Expiry, ItemRef, Pin, ValueKind};
+use super::{Condition, DATABASES, Engine, Expiry, Holder, ItemRef, Pin, ValueKind};
 use crate::snapshot::format::{BLOCK_BYTES, Item, write_item};
 
 /// Stretches of time.
@@ -153,7 +153,7 @@ impl Long {
         if !write_head_of(&engine.contents, id, header, &mut bytes) {
             return None;
         }
-        let pin = engine.pin(ItemRef(id));
+        let pin = engine.pins().pin(ItemRef(id), Holder::Store);
         if pin.is_none() {
             bytes.extend_from_slice(engine.contents.items.value(loc, header));
         }
@@ -162,8 +162,10 @@ impl Long {
 
     /// Copies a part; whether it was the last.
     fn copy_part(&mut self, contents: &Contents) -> bool {
-        let Some(pin) = &self.pin else { return true };
-        let value = contents.pinned(pin);
+        let Some(value) = self.pin.as_ref().and_then(|pin| contents.pins.bytes_of(pin, &contents.items))
+        else {
+            return true;
+        };
         let end = value.len().min(self.copied + LONG_BYTES);
         self.bytes.extend_from_slice(&value[self.copied..end]);
         self.copied = end;
@@ -172,7 +174,7 @@ impl Long {
 
     fn end(self, engine: &mut Engine) -> Gathered {
         if let Some(pin) = self.pin {
-            engine.unpin(pin);
+            engine.pins().unpin(pin);
         }
         Gathered::Block(self.bytes, 1)
     }

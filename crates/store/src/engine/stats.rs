@@ -32,7 +32,7 @@ pub struct EngineStats {
     pub keys_with_expiry: u64,
     /// Bytes of index, nodes, slot tables and expiry lists.
     pub metadata_bytes: u64,
-    /// Bytes pinned by replies under way.
+    /// Bytes of places pinned by replies under way.
     pub pinned_bytes: u64,
     /// The flash tier's own figures, if there is one.
     pub flash: Option<super::FlashFigures>,
@@ -94,7 +94,7 @@ impl EngineStats {
 
 impl Contents {
     /// All figures; `specs` are the tiers as they were configured.
-    pub fn stats(&self, specs: &[TierSpec], pinned_bytes: usize) -> EngineStats {
+    pub fn stats(&self, specs: &[TierSpec]) -> EngineStats {
         let sunk = |at| self.shard.log().map_or(0, |log| log.sunk(at));
         let tier = |(at, spec): (usize, &TierSpec)| {
             let level = self.shard.ladder().residents().level(at).counters();
@@ -128,7 +128,7 @@ impl Contents {
             keys: self.keys.sum(),
             keys_with_expiry: self.shard.ladder().residents().nodes().items_with_expiry(),
             metadata_bytes: self.shard.ladder().metadata_bytes(),
-            pinned_bytes: pinned_bytes as u64,
+            pinned_bytes: self.pins.bytes(),
             flash: flash.and_then(|flash| self.flash.figures(flash, &self.shard)),
             tenants: self.tenants.stats(self.shard.ladder().residents()),
             division: self.tenants.division_stats(),

@@ -180,6 +180,16 @@ impl TenantAccounts {
         }
     }
 
+    /// The tenant of a client that has chosen a database and logged in: who is charged for what only its replies hold. `None`: the
+    /// tenant of what they hold.
+    pub fn of_client(&self, db: u8, user: &str) -> Option<u16> {
+        match self.whose.by() {
+            By::Database => Some(u16::from(db)),
+            By::User => self.divider.tenants().number_of(user.as_bytes()),
+            By::Nobody | By::Prefix(_) => None,
+        }
+    }
+
     /// The tenant that an item of this key will belong to; makes a new tenant if necessary.
     #[inline(always)]
     pub(super) fn enter(&mut self, db: u8, key: &[u8], shard: &mut Shard) -> u16 {

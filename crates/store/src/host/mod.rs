@@ -55,8 +55,10 @@ pub struct Host {
     pub tls_port: u16,
     /// The unix socket's path, empty without one.
     pub unix_socket: String,
-    /// The longest reply to one request, in bytes.
+    /// The longest reply to one request, in bytes; pinned values do not count.
     pub reply_bytes_max: usize,
+    /// It could be longer if clients had read their replies.
+    pub replies_are_short: bool,
     /// Bytes that the transaction of the present client may hold.
     pub queue_bytes_max: usize,
     /// The other shards, if there are any.
@@ -180,7 +182,10 @@ impl Host {
         Figures {
             engine: engine.stats(),
             engine_base,
-            server: self.stats.clone(),
+            server: ServerStats {
+                clients_paused: self.clients.pauses().waiting() as u64,
+                ..self.stats.clone()
+            },
             server_base,
             keys: core::array::from_fn(|db| engine.len(db as u8)),
             ops_per_sec: self.ops_per_sec,

@@ -47,8 +47,6 @@ pub(super) struct Connection {
     /// `pending` holds requests that were not looked at.
     runnable: bool,
     output: Output,
-    /// What of `output` the registry's total counts.
-    unsent: usize,
     /// The registry knows how to wake this task.
     known: bool,
     /// The next request waits for the end of a pause.
@@ -81,7 +79,6 @@ impl Connection {
             bytes_min: 0,
             runnable: false,
             output: Output::default(),
-            unsent: 0,
             known: false,
             paused: false,
             blocked: false,
@@ -142,7 +139,7 @@ impl Connection {
             }
             self.set_blocked(core);
             if self.paused {
-                if core.host.clients.paused().is_some() {
+                if core.host.clients.pauses().kind().is_some() {
                     return Ok(());
                 }
                 self.paused = false;
@@ -263,7 +260,8 @@ impl Connection {
             self.pending = pending;
             result
         };
-        let flushed = result.as_ref().map_or(Err(Gone), |_| self.flush(core, cx));
+        let is_robbed = core.drop_robbed() && core.host.clients.output().is_killed(self.session.slot);
+        let flushed = if is_robbed || result.is_err() { Err(Gone) } else { self.flush(core, cx) };
         if lent {
             self.output.give_back(&mut core.replies);
         }
@@ -431,7 +429,7 @@ impl Connection {
                 Some(bytes) => self.stream.try_write(bytes),
                 None => {
                     let mut slices = [IoSlice::new(&[]); SLICES];
-                    let filled = self.output.slices(&core.engine, &mut slices);
+                    let filled = self.output.slices(&core.engine, &mut slices).ok_or(Gone)?;
                     self.stream.try_write_vectored(&slices[..filled])
                 }
             };
@@ -451,11 +449,12 @@ impl Connection {
 
     /// Whether the client must take replies before it is read from again.
     fn is_over_limit(&self, core: &Core) -> bool {
-        let own = self.output.len();
-        let others = core.host.clients.output().waiting_bytes() - self.unsent;
+        // Pinned values take no memory of the buffers, but it is no use to read requests whose replies are not read.
         let settings = &core.host.settings;
-        own >= settings.output_bytes_max
-            || (own >= TIGHT_OUTPUT_BYTES && others + own >= core.host.output_total_bytes_max())
+        let own = self.output.uncounted_bytes();
+        self.output.len() >= settings.output_bytes_max
+            || (self.output.owned_bytes() >= TIGHT_OUTPUT_BYTES
+                && core.reply_buffer_bytes() + own >= core.host.output_total_bytes_max())
     }
 
     fn set_blocked(&mut self, core: &mut Core) {
@@ -470,10 +469,9 @@ impl Connection {
     /// Brings the shard's total of unsent bytes up to date.
     #[inline]
     fn count_unsent(&mut self, core: &mut Core) {
-        let unsent = self.output.len();
-        if unsent != self.unsent {
-            core.host.clients.output_mut().set_unsent(self.session.slot, unsent);
-            self.unsent = unsent;
+        let (before, now) = self.output.count();
+        if before != now {
+            core.host.clients.output_mut().set_unsent(self.session.slot, now, core.host.now_us);
         }
     }
 
@@ -583,7 +581,6 @@ impl Drop for Connection {
         let core = &mut *shard.borrow_mut();
         self.output.clear(&mut core.engine);
         self.away.cancel(&mut core.engine);
-        self.unsent = 0;
         let guest = core.host.clients.registry().client_info(self.session.slot).home.is_some();
         core.host.clients.leave(self.session.slot);
         core.engine.changes().want(core.host.clients.wants_changes());

@@ -16,6 +16,7 @@ mod clock;
 mod connection;
 mod expiry;
 mod latency;
+mod memory_limit;
 mod pending_fetches;
 mod request_budget;
 mod run;
@@ -71,6 +72,8 @@ pub struct ServerConfig {
     pub request_bytes_max: usize,
     /// The cores that the shards' threads are kept on, in turn. Default: they go where the system puts them.
     pub pin_cores: Vec<usize>,
+    /// Memory of the process beside its memory tiers, in bytes: what of its limit they cannot have.
+    pub beside_tiers_bytes: u64,
     /// The time between two published snapshots. Default 500 ms.
     pub snapshot_interval: Duration,
     /// When the store started: engines that take up what outlives a process get the time by this. Default now.
@@ -97,6 +100,7 @@ impl Default for ServerConfig {
             reply_bytes_max: 64 << 20,
             request_bytes_max: 32 << 20,
             pin_cores: Vec::new(),
+            beside_tiers_bytes: 0,
             snapshot_interval: Duration::from_millis(500),
             start: StartTime::now(),
         }

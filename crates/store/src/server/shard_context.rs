@@ -12,16 +12,18 @@ use super::ServerConfig;
 use super::activity::activity;
 use super::clock::Clock;
 use super::latency::{Latency, summarize};
+use super::memory_limit::MemorySize;
 use super::request_budget::{Budget, READ_BYTES};
 use super::shard_pipes::Links;
 use super::snapshot::Snapshot;
 use tiermem_policy::shard_memory::Member;
 
-use crate::clients::Slot;
+use crate::clients::{Slot, TIGHT_OUTPUT_BYTES};
 use crate::command::{Flags, Mode, settle_idle};
 use crate::engine::Engine;
 use crate::host::{Host, Persistence, Session};
 use crate::resp::{Limits, Parser, Progress};
+use crate::settings::Settings;
 use crate::shards::Placement;
 use crate::shards::mailboxes::{Mailboxes, Message};
 use crate::shards::shard_stats::Figures;
@@ -48,12 +50,15 @@ pub(super) struct Core {
     pub(super) budget: Budget,
     /// Memory on its way to and from other shards.
     pub(super) member: Member,
+    memory_size: MemorySize,
     /// What is read goes here first; only an unfinished request is copied out.
     pub(super) input: Vec<u8>,
     /// Lent to the connection at work for its replies.
     pub(super) replies: Vec<u8>,
     pub(super) limits: Limits,
     reply_bytes_max: usize,
+    /// The longest reply with one value.
+    value_reply_bytes: usize,
     /// When the clock was last read within the present batch.
     pub(super) run_start: Instant,
     started: Instant,
@@ -63,6 +68,8 @@ pub(super) struct Core {
     ticks: u64,
     /// A tick has left expired items.
     pub(super) expiry_is_late: Rc<Notify>,
+    /// Replies that had been refused by the last tick.
+    known_refused: u64,
     /// The `timeout` that waiting connections know of.
     known_timeout_ms: u64,
 }
@@ -107,6 +114,12 @@ impl Core {
         Core {
             budget: Budget::new(host.request_buffer_bytes()),
             member: Member::new(placement.own),
+            memory_size: MemorySize::new(
+                config.settings.maxmemory,
+                &engine,
+                config.beside_tiers_bytes,
+                placement.own == 0,
+            ),
             engine,
             host,
             clock,
@@ -121,12 +134,14 @@ impl Core {
             },
             // One longest value with its length line always fits.
             reply_bytes_max: config.reply_bytes_max.max(value_bytes_max + 64),
+            value_reply_bytes: value_bytes_max + 64,
             run_start: started,
             started,
             last_snapshot: (started, ServerStats::default()),
             next_client_id: 0,
             ticks: 0,
             expiry_is_late: Rc::default(),
+            known_refused: 0,
             known_timeout_ms: config.settings.timeout_ms,
         }
     }
@@ -150,9 +165,66 @@ impl Core {
     pub(super) fn begin_batch(&mut self) {
         self.pass_time_on();
         self.host.timing.begin_run();
-        let settings = &self.host.settings;
-        let tight = self.host.clients.output().waiting_bytes() >= self.host.output_total_bytes_max();
-        self.host.reply_bytes_max = if tight { settings.output_bytes_max } else { self.reply_bytes_max };
+        self.grant_replies();
+    }
+
+    /// Replies that wait to be sent, but for values that are sent from their places, in bytes.
+    #[inline]
+    pub(super) fn reply_buffer_bytes(&self) -> usize {
+        self.host.clients.output().waiting_bytes() + self.engine.copied_bytes()
+    }
+
+    /// Says how long the next reply may be, and how much may be copied for others to have room: what is left of the memory for
+    /// replies. One longest value may always be had where any is left.
+    #[inline]
+    fn grant_replies(&mut self) {
+        let waiting = self.reply_buffer_bytes();
+        let (most, Settings { output_bytes_max, output_total_bytes_max, .. }) =
+            (self.reply_bytes_max, &self.host.settings);
+        // With several shards one reply may be longer than this one's part: it may be all that is under way.
+        let part = self.host.output_total_bytes_max();
+        let is_full = waiting >= part;
+        let left = if is_full { 0 } else { output_total_bytes_max.saturating_sub(waiting) };
+        let least = match waiting / part.max(1) {
+            _ if left > 0 => self.value_reply_bytes.max(*output_bytes_max),
+            0 | 1 => *output_bytes_max,
+            // However many clients ask, they do not get more memory.
+            _ => TIGHT_OUTPUT_BYTES,
+        };
+        self.host.reply_bytes_max = most.min(left.max(least));
+        self.host.replies_are_short = self.host.reply_bytes_max < most;
+        let copied_bytes_max =
+            self.host.output_total_bytes_max().saturating_sub(waiting - self.engine.copied_bytes());
+        self.engine.pins().set_copied_bytes_max(copied_bytes_max);
+    }
+
+    /// Where replies were refused since the last tick, disconnects clients that have not read theirs for too long.
+    fn drop_stalled(&mut self) {
+        let refused = self.host.stats.replies_refused;
+        if core::mem::replace(&mut self.known_refused, refused) != refused {
+            let stall_us = self.host.settings.stall_timeout_ms.saturating_mul(1000);
+            let since_us = self.host.now_us.saturating_sub(stall_us);
+            let stalled: Vec<Slot> = self.host.clients.output().stalled_since(since_us).collect();
+            let reason = "it does not read its replies, and others were refused theirs for want of memory";
+            stalled.into_iter().for_each(|slot| self.drop_client(slot, reason));
+        }
+    }
+
+    /// Disconnects clients whose replies held room that others needed, and for which there was no memory elsewhere. Whether there
+    /// were any.
+    #[inline]
+    pub(super) fn drop_robbed(&mut self) -> bool {
+        let robbed = self.engine.pins().take_robbed();
+        let reason = "its replies held values that others have replaced, and there is no memory to copy them";
+        robbed.iter().for_each(|slot| self.drop_client(*slot, reason));
+        !robbed.is_empty()
+    }
+
+    /// Disconnects a client for what it does not read.
+    fn drop_client(&mut self, slot: Slot, reason: &str) {
+        let client_info = self.host.clients.registry().client_info(slot);
+        let who = (client_info.id, client_info.home);
+        self.host.clients.output_mut().drop_for(slot, who, reason);
     }
 
     /// Puts the time since the last run's end into the slow log and the latencies, if it is above a threshold, and
@@ -212,9 +284,13 @@ impl Core {
     pub(super) fn tick(&mut self) {
         let now = self.read_clock();
         self.host.clients.end_pause(self.host.now_us);
+        self.memory_size.tick(self.host.settings.maxmemory, &mut self.engine, tiermem_sys::memory::limit);
+        self.drop_stalled();
+        self.grant_replies();
         if self.engine.between_requests().tick() {
             self.expiry_is_late.notify_one();
         }
+        self.drop_robbed();
         self.ticks += 1;
         if self.ticks.is_multiple_of(FLASH_TICKS) {
             self.engine.flash().tick();
@@ -305,7 +381,8 @@ impl Core {
     pub(super) fn note_buffers(&mut self) {
         let stats = &mut self.host.stats;
         stats.request_buffer_bytes = self.budget.held_bytes() as u64;
-        stats.reply_buffer_bytes = self.host.clients.output().waiting_bytes() as u64;
+        stats.reply_buffer_bytes =
+            (self.host.clients.output().waiting_bytes() + self.engine.copied_bytes()) as u64;
         stats.clients_waiting_for_buffer = self.budget.waiting() as u64;
     }
 }

@@ -22,6 +22,8 @@ pub struct ServerStats {
     pub clients_connected: u64,
     /// Connections not read from because the client does not read its replies.
     pub clients_blocked_on_output: u64,
+    /// Connections whose request waits for the end of a pause.
+    pub clients_paused: u64,
     /// Connections with a large request that waits for buffer space.
     pub clients_waiting_for_buffer: u64,
     /// Connections closed because they were idle, stalled, or broke the protocol.
@@ -40,8 +42,10 @@ pub struct ServerStats {
     pub net_output_bytes: u64,
     /// Bytes of unfinished requests held now.
     pub request_buffer_bytes: u64,
-    /// Bytes of replies not yet sent held now, pinned values counted.
+    /// Bytes of replies not yet sent held now; pinned values, which are in their tiers, do not count.
     pub reply_buffer_bytes: u64,
+    /// Requests refused because replies that clients had not read left no memory for theirs.
+    pub replies_refused: u64,
 }
 
 impl ServerStats {
@@ -54,6 +58,7 @@ impl ServerStats {
             connections_rejected,
             clients_connected,
             clients_blocked_on_output,
+            clients_paused,
             clients_waiting_for_buffer,
             clients_dropped,
             access_denied_auth,
@@ -64,6 +69,7 @@ impl ServerStats {
             net_output_bytes,
             request_buffer_bytes,
             reply_buffer_bytes,
+            replies_refused,
         } = other;
         self.commands_processed += commands_processed;
         self.error_replies += error_replies;
@@ -71,6 +77,7 @@ impl ServerStats {
         self.connections_rejected += connections_rejected;
         self.clients_connected += clients_connected;
         self.clients_blocked_on_output += clients_blocked_on_output;
+        self.clients_paused += clients_paused;
         self.clients_waiting_for_buffer += clients_waiting_for_buffer;
         self.clients_dropped += clients_dropped;
         self.access_denied_auth += access_denied_auth;
@@ -81,5 +88,6 @@ impl ServerStats {
         self.net_output_bytes += net_output_bytes;
         self.request_buffer_bytes += request_buffer_bytes;
         self.reply_buffer_bytes += reply_buffer_bytes;
+        self.replies_refused += replies_refused;
     }
 }

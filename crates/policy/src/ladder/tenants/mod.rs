@@ -261,6 +261,22 @@ impl Tenants {
         level.weigh(tenant, before, before - bytes);
     }
 
+    /// A tenant has bytes in a tier that are no item's: its clients hold them.
+    pub(super) fn charge(&mut self, tenant: u16, tier: usize, bytes: u64) {
+        let holding = self.levels[tier].at(tenant.min(TENANTS_MAX as u16 - 1));
+        let before = holding.bytes;
+        holding.bytes += bytes;
+        self.levels[tier].weigh(tenant, before, before + bytes);
+    }
+
+    /// It has them no more.
+    pub(super) fn discharge(&mut self, tenant: u16, tier: usize, bytes: u64) {
+        let holding = self.levels[tier].at(tenant.min(TENANTS_MAX as u16 - 1));
+        let before = holding.bytes;
+        holding.bytes -= bytes;
+        self.levels[tier].weigh(tenant, before, before - bytes);
+    }
+
     /// Counts an eviction.
     pub(super) fn note_evicted(&mut self, id: Id, tier: usize, wants: Option<u16>) {
         let tenant = self.owner(id);

@@ -55,11 +55,6 @@ impl Live {
     }
 }
 
-/// What all tiers together hold.
-pub(super) fn capacity_bytes(context: &Context<'_>) -> u64 {
-    context.engine.stats().tiers.iter().map(|tier| tier.capacity_bytes).sum()
-}
-
 pub(super) fn get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let live = Live::of(context);
     let chosen = PARAMETERS.iter().filter(|parameter| {

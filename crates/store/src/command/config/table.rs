@@ -4,8 +4,10 @@
 //! and a `live` line here, in the order of names. `at` gives it a place of its own in the configuration file;
 //! without `at` it is in `[config]`, under its name. No other code knows single parameters.
 
+use tiermem_base::Bytes;
 use tiermem_policy::ladder::{Eviction, Reactive};
 use tiermem_policy::promotion_rule::Promotion;
+use tiermem_policy::shard_memory::Resize;
 
 use super::parameter::{
     Form, Live, Parameter, Problem, fixed, in_seconds, live, number, seconds, share, size, switch, word,
@@ -63,7 +65,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     ),
     live("maxclients", Form::Number, |it| it.server.maxclients.to_string(), set_maxclients)
         .at("server", "maxclients"),
-    fixed("maxmemory", |context| super::capacity_bytes(context).to_string()),
+    live("maxmemory", Form::Size, |it| it.server.maxmemory.bytes.to_string(), set_maxmemory),
     live(
         "maxmemory-policy",
         Form::Word,
@@ -233,6 +235,29 @@ fn set_notify(live: &mut Live, text: &str) -> Result<(), Problem> {
 }
 
 /// Each client is an open file: a number that the system would not allow is refused.
+/// 0 is what the tiers were given at the start, as there is no more.
+fn set_maxmemory(it: &mut Live, text: &str) -> Result<(), Problem> {
+    let maxmemory = &mut it.server.maxmemory;
+    let Bytes(bytes) = text.parse::<Bytes>().map_err(|error| error.to_string())?;
+    let (least, most) = (Resize::least_bytes(maxmemory.most_bytes), maxmemory.most_bytes);
+    let bytes = if bytes == 0 { most } else { bytes };
+    if bytes != maxmemory.bytes && maxmemory.has_dax {
+        return Err("a tier of kind dax keeps the size of its file, where its items outlive the process: stop the store and start it \
+                    with other capacities"
+            .to_owned());
+    }
+    if !(least..=most).contains(&bytes) {
+        return Err(format!(
+            "argument must be between {} and {}: the memory tiers change in proportion, up to what they were given at the start. \
+             To have more, start the store with larger tiers",
+            Bytes(least),
+            Bytes(most)
+        ));
+    }
+    maxmemory.bytes = bytes;
+    Ok(())
+}
+
 fn set_maxclients(live: &mut Live, text: &str) -> Result<(), Problem> {
     number(&mut live.server.maxclients, text, (1, u32::MAX.into()))?;
     let files = live.server.maxclients as u64 + FILES_RESERVED;

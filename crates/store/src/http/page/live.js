@@ -42,6 +42,7 @@ function showFigures(now, before) {
   text("resident", bytes(now.resident_bytes));
   text("resident-note", `${bytes(engine.pinned_bytes)} pinned by replies`);
   text("keys", count(engine.keys));
+  text("pinned", bytes(engine.pinned_bytes));
   text("keys-note", `${bytes(engine.tiers.reduce((sum, tier) => sum + tier.item_bytes, 0))} of items`);
 }
 

@@ -323,7 +323,7 @@ impl Links {
         // Read before the part for this shard, which is the next request that it is about as well.
         let caching = caching(context);
         // Before it runs, since it may set the counters back; a request that may be held up counts when it runs.
-        let certain = context.host.clients.paused().is_none();
+        let certain = context.host.clients.pauses().kind().is_none();
         if certain {
             found.account(context, args);
         }
