@@ -210,6 +210,8 @@ impl Host {
         let mut figures = self.figures(engine);
         if let Some(mailboxes) = &self.mailboxes {
             figures.add(&mailboxes.shard_stats.others(mailboxes.placement));
+            // This number is of now, so that who has left another shard does not count until that shard shows its figures.
+            figures.server.clients_connected = mailboxes.clients.load(Ordering::Relaxed);
         }
         figures
     }
