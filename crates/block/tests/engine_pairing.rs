@@ -8,6 +8,7 @@ use tiermem_base::Rng;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Piece, Task};
 use tiermem_block::engine::{Engine, EngineConfig, EngineError, VolumeConfig};
 use tiermem_policy::extents::Mode;
+use tiermem_policy::extents::cleaner::{CleanerRules, WriteBackOrder};
 use tiermem_policy::extents::pairing::{Accepted, Label};
 use tiermem_tier::backing::{Backing, MemoryStore, StoreLabel};
 use tiermem_tier::block::{MemoryDisk, Simulated, Simulation};
@@ -20,6 +21,7 @@ struct Machine {
     cache: MemoryDisk,
     store: MemoryStore,
     mode: Mode,
+    order: WriteBackOrder,
     accepted: Accepted,
     reset: bool,
 }
@@ -28,7 +30,8 @@ impl Machine {
     fn new(mode: Mode) -> Self {
         let (simulation, cache, store) =
             (Simulation::new(1), MemoryDisk::new(4 << 20), MemoryStore::new(VOLUME));
-        Machine { simulation, cache, store, mode, accepted: Accepted::Nothing, reset: false }
+        let order = WriteBackOrder::default();
+        Machine { simulation, cache, store, mode, order, accepted: Accepted::Nothing, reset: false }
     }
 
     /// Starts a server; `None`: the machine died of it.
@@ -37,6 +40,7 @@ impl Machine {
         let pause = self.simulation.clone();
         let config = EngineConfig {
             log_bytes: Some(512 << 10),
+            cleaning: CleanerRules { order: self.order, ..CleanerRules::default() },
             clock: Arc::new(move || clock.now_ns()),
             pause: Arc::new(move |time| pause.pass(time.as_nanos() as u64)),
             ..EngineConfig::default()
@@ -161,7 +165,8 @@ fn a_start_that_is_right_is_taken_wherever_the_machine_died_before() {
 
 /// A machine that died with unit 3 dirty in its cache: 7, where its store has nothing.
 fn dirty() -> Machine {
-    let machine = Machine::new(Mode::WriteBack);
+    // In groups a start would write back at once what a crash has left dirty.
+    let machine = Machine { order: WriteBackOrder::Flush, ..Machine::new(Mode::WriteBack) };
     assert!(machine.write(&mut machine.started(), 3, 7));
     machine
 }
