@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import threading
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -72,8 +73,13 @@ class Prometheus:
 
     def ask(self, query: str) -> list:
         url = f"http://{self.address}/api/v1/query?" + urllib.parse.urlencode({"query": query})
-        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
-            return json.loads(answer.read())["data"]["result"]
+        try:
+            with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+                return json.loads(answer.read())["data"]["result"]
+        except urllib.error.HTTPError as error:
+            # It listens before it is ready.
+            assert error.code == 503, error.read()
+            return []
 
     def close(self) -> None:
         self.process.kill()

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, fdatasync, flock, fstatvfs,
@@ -71,19 +72,29 @@ pub fn open_direct(path: &Path, same: &File, read_only: bool) -> io::Result<Opti
 
 /// Locks the file for this process alone; false if another process has it. The lock ends with the last handle of the file.
 pub fn lock(file: &File) -> io::Result<bool> {
-    flock_now(file, FlockOperation::NonBlockingLockExclusive)
+    flock_soon(file, FlockOperation::NonBlockingLockExclusive)
 }
 
 /// Takes a shared lock of the file; false if another process has it alone. A shared lock keeps others from taking it alone.
 pub fn lock_shared(file: &File) -> io::Result<bool> {
-    flock_now(file, FlockOperation::NonBlockingLockShared)
+    flock_soon(file, FlockOperation::NonBlockingLockShared)
 }
 
-fn flock_now(file: &File, operation: FlockOperation) -> io::Result<bool> {
-    match flock(file, operation) {
-        Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(false),
-        Err(error) => Err(error.into()),
+/// Time for the files of a process that was killed to be let go. The kernel ends its requests to io_uring only after the process
+/// itself, so whoever starts the next one at once still finds them locked, on some file systems for a tenth of a second.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
+fn flock_soon(file: &File, operation: FlockOperation) -> io::Result<bool> {
+    let began = Instant::now();
+    loop {
+        match flock(file, operation) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) if began.elapsed() < LOCK_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 
@@ -154,6 +165,21 @@ pub fn write_back_everything() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_is_had_when_who_holds_it_goes_and_refused_where_nobody_does() {
+        let path = std::env::temp_dir().join(format!("tiermem-lock-{}", std::process::id()));
+        let (held, wanted) = (open(&path).unwrap(), open(&path).unwrap());
+        assert!(lock(&held).unwrap());
+        assert!(!lock(&wanted).unwrap() && !lock_shared(&wanted).unwrap());
+        let goes = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            drop(held);
+        });
+        assert!(lock(&wanted).unwrap());
+        goes.join().unwrap();
+        std::fs::remove_file(path).unwrap();
+    }
 
     #[test]
     fn space_that_is_not_there_is_refused_before_any_is_taken() {

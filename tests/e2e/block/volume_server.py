@@ -78,6 +78,13 @@ def refused(tmp_path: pathlib.Path, exports: dict[str, object], cache: str, *fla
     return done.stderr
 
 
+def flush_by_flush(tmp_path: pathlib.Path) -> tuple[str, ...]:
+    """Flags for a server that keeps what a crash has left dirty: in groups a start would write it back at once."""
+    config = tmp_path / "flush-by-flush.toml"
+    config.write_text('[cache]\norder = "flush"\n')
+    return ("--config", str(config))
+
+
 class VolumeServer:
     """One server process. What it was started with stays, so that it can be started again."""
 

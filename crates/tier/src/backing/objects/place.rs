@@ -10,7 +10,7 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientConfigKey, ObjectStore, RetryConfig};
-use rustix::fs::{FlockOperation, flock};
+use tiermem_sys::disk;
 
 use super::layout::CHUNKS;
 use super::{ObjectsBacking, ObjectsOptions, OpenError};
@@ -109,14 +109,14 @@ impl ObjectsPlace {
             fs::create_dir_all(path).map_err(failed)?;
         }
         let directory = File::open(path).map_err(failed)?;
-        let (how, wanted) = match options.read_only {
-            true => (FlockOperation::NonBlockingLockShared, "read"),
-            false => (FlockOperation::NonBlockingLockExclusive, "write"),
+        let (locked, wanted) = match options.read_only {
+            true => (disk::lock_shared(&directory), "read"),
+            false => (disk::lock(&directory), "write"),
         };
-        match flock(&directory, how) {
-            Ok(()) => Ok(directory),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse { path: path.to_owned(), wanted }),
-            Err(error) => Err(failed(error.into())),
+        match locked {
+            Ok(true) => Ok(directory),
+            Ok(false) => Err(OpenError::InUse { path: path.to_owned(), wanted }),
+            Err(error) => Err(failed(error)),
         }
     }
 }
