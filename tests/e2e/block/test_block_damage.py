@@ -13,7 +13,7 @@ import pytest
 
 from nbd_client import READ, NbdClient
 from store import eventually
-from volume_server import KIB, MIB, VolumeServer, flush_by_flush, image, refused, run
+from volume_server import KIB, MIB, VolumeServer, image, refused, run
 
 Serve = Callable[..., VolumeServer]
 VOLUME_BYTES = 16 * MIB
@@ -58,7 +58,7 @@ def test_clean_units_that_are_damaged_are_fetched_again(serve_volumes: Serve, tm
 def test_dirty_units_that_are_damaged_are_errors(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:
     """For just these bytes, and until they are written anew: the store has something older, which nobody must take for the last word."""
     disk = image(tmp_path / "disk.img", VOLUME_BYTES, seed=2)
-    server = serve_volumes({"disk": disk}, flags=flush_by_flush(tmp_path))
+    server = serve_volumes({"disk": disk}, order="flush")
     client = NbdClient(server.socket, "disk")
     data = b"".join(b"%016d" % word for word in range(256 * KIB // 16))
     client.write(MIB, data)

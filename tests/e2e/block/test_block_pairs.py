@@ -14,7 +14,7 @@ import pytest
 
 from nbd_client import NbdClient
 from store import PATIENCE_S
-from volume_server import KIB, MIB, Nbdkit, VolumeServer, flush_by_flush, image, refused, run, serve_arguments
+from volume_server import KIB, MIB, Nbdkit, VolumeServer, image, refused, run, serve_arguments
 
 Serve = Callable[..., VolumeServer]
 VOLUME_BYTES = 4 * MIB
@@ -46,9 +46,9 @@ def disk(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.fixture
-def killed(serve_volumes: Serve, disk: pathlib.Path, tmp_path: pathlib.Path) -> VolumeServer:
+def killed(serve_volumes: Serve, disk: pathlib.Path) -> VolumeServer:
     """A server that was killed with 4 KiB that only its cache has."""
-    server = serve_volumes({"disk": disk}, flags=flush_by_flush(tmp_path))
+    server = serve_volumes({"disk": disk}, order="flush")
     write(server)
     server.kill()
     return server

@@ -60,10 +60,10 @@ def image(path: pathlib.Path, size_bytes: int, *, seed: int | None = None) -> pa
 
 
 def serve_arguments(
-    listen: pathlib.Path, cache: str, exports: Mapping[str, object], mode: str | None, flags: tuple[str, ...]
+    listen: pathlib.Path, cache: str | None, exports: Mapping[str, object], mode: str | None, flags: tuple[str, ...]
 ) -> list[str]:
     """The command line of a server."""
-    words = [binary(), "block", "serve", "--listen", f"unix:{listen}", "--http", ANY_PORT, "--cache", cache]
+    words = [binary(), "block", "serve", "--listen", f"unix:{listen}", "--http", ANY_PORT] + (["--cache", cache] if cache else [])
     for name, backing in exports.items():
         words += ["--export", f"{name}={backing}"]
     return words + (["--mode", mode] if mode else []) + list(flags)
@@ -78,13 +78,6 @@ def refused(tmp_path: pathlib.Path, exports: dict[str, object], cache: str, *fla
     return done.stderr
 
 
-def flush_by_flush(tmp_path: pathlib.Path) -> tuple[str, ...]:
-    """Flags for a server that keeps what a crash has left dirty: in groups a start would write it back at once."""
-    config = tmp_path / "flush-by-flush.toml"
-    config.write_text('[cache]\norder = "flush"\n')
-    return ("--config", str(config))
-
-
 class VolumeServer:
     """One server process. What it was started with stays, so that it can be started again."""
 
@@ -97,6 +90,7 @@ class VolumeServer:
         mode: str | None = None,
         flags: tuple[str, ...] = (),
         config: str | None = None,
+        order: str | None = None,
     ) -> None:
         directory.mkdir(exist_ok=True)
         self.directory = directory
@@ -104,7 +98,12 @@ class VolumeServer:
         self.log_path = directory / "log"
         self.cache_path = directory / "cache"
         self.said = ""
-        if config is None:
+        if order is not None:
+            # In the default order a start writes back at once what a crash has left dirty.
+            path = directory / "config.toml"
+            path.write_text(f'[cache]\npath = "{self.cache_path}"\ncapacity = "32MiB"\norder = "{order}"\n')
+            self.command = serve_arguments(self.socket, None, exports, mode, ("--config", str(path), *flags))
+        elif config is None:
             self.command = serve_arguments(self.socket, cache or f"{self.cache_path}:32MiB", exports, mode, flags)
         else:
             (directory / "config.toml").write_text(config)
