@@ -252,7 +252,7 @@ def held(store: Store) -> int:
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "noeviction"])
-@pytest.mark.parametrize("stalled", [1, 12])
+@pytest.mark.parametrize("stalled", [1, 60])
 @pytest.mark.parametrize("below", ["nothing", "emulated", "flash"])
 def test_clients_that_never_read_take_no_key_from_others(
     serve: Callable[..., Store], tmp_path: pathlib.Path, policy: str, stalled: int, below: str

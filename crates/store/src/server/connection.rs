@@ -53,6 +53,8 @@ pub(super) struct Connection {
     paused: bool,
     /// Counted as blocked.
     blocked: bool,
+    /// Bytes of replies held for other shards that were counted last.
+    counted_held_bytes: usize,
     share: Share,
     /// Keys on flash that requests of this connection wait for.
     away: PendingFetches,
@@ -82,6 +84,7 @@ impl Connection {
             known: false,
             paused: false,
             blocked: false,
+            counted_held_bytes: 0,
             share: Share::default(),
             away: PendingFetches::default(),
             waiting: false,
@@ -470,8 +473,11 @@ impl Connection {
     #[inline]
     fn count_unsent(&mut self, core: &mut Core) {
         let (before, now) = self.output.count();
-        if before != now {
-            core.host.clients.output_mut().set_unsent(self.session.slot, now, core.host.now_us);
+        // Parts of replies that wait for other shards' parts are replies too.
+        let held = self.links.as_deref().map_or(0, Links::held_reply_bytes);
+        if before != now || self.counted_held_bytes != held {
+            self.counted_held_bytes = held;
+            core.host.clients.output_mut().set_unsent(self.session.slot, now + held, core.host.now_us);
         }
     }
 

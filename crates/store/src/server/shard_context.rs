@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -70,6 +70,8 @@ pub(super) struct Core {
     pub(super) expiry_is_late: Rc<Notify>,
     /// Replies that had been refused by the last tick.
     known_refused: u64,
+    /// Bytes of replies that other shards know to wait here.
+    shared_reply_bytes: usize,
     /// The `timeout` that waiting connections know of.
     known_timeout_ms: u64,
 }
@@ -142,6 +144,7 @@ impl Core {
             ticks: 0,
             expiry_is_late: Rc::default(),
             known_refused: 0,
+            shared_reply_bytes: 0,
             known_timeout_ms: config.settings.timeout_ms,
         }
     }
@@ -179,13 +182,11 @@ impl Core {
     #[inline]
     fn grant_replies(&mut self) {
         let waiting = self.reply_buffer_bytes();
+        let all_waiting = self.share_reply_bytes(waiting);
         let (most, Settings { output_bytes_max, output_total_bytes_max, .. }) =
             (self.reply_bytes_max, &self.host.settings);
-        // With several shards one reply may be longer than this one's part: it may be all that is under way.
-        let part = self.host.output_total_bytes_max();
-        let is_full = waiting >= part;
-        let left = if is_full { 0 } else { output_total_bytes_max.saturating_sub(waiting) };
-        let least = match waiting / part.max(1) {
+        let left = output_total_bytes_max.saturating_sub(all_waiting);
+        let least = match all_waiting / (*output_total_bytes_max).max(1) {
             _ if left > 0 => self.value_reply_bytes.max(*output_bytes_max),
             0 | 1 => *output_bytes_max,
             // However many clients ask, they do not get more memory.
@@ -196,6 +197,18 @@ impl Core {
         let copied_bytes_max =
             self.host.output_total_bytes_max().saturating_sub(waiting - self.engine.copied_bytes());
         self.engine.pins().set_copied_bytes_max(copied_bytes_max);
+    }
+
+    /// Tells other shards how many bytes of replies wait here. Returns how many wait in all shards.
+    #[inline]
+    fn share_reply_bytes(&mut self, waiting: usize) -> usize {
+        let shared = core::mem::replace(&mut self.shared_reply_bytes, waiting);
+        let Some(mailboxes) = &self.host.mailboxes else { return waiting };
+        // A reply is often sent at once, so that mostly nothing has changed, and other shards' caches are left alone.
+        if waiting != shared {
+            mailboxes.reply_bytes.fetch_add(waiting.wrapping_sub(shared), Ordering::Relaxed);
+        }
+        mailboxes.reply_bytes.load(Ordering::Relaxed)
     }
 
     /// Where replies were refused since the last tick, disconnects clients that have not read theirs for too long.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use tiermem_policy::shard_memory::Word;
 use tokio::io::DuplexStream;
@@ -81,6 +81,8 @@ pub struct Mailboxes {
     pub turns: Arc<Semaphore>,
     /// Clients connected to all shards; touched when one comes or goes.
     pub clients: Arc<AtomicU64>,
+    /// Bytes of replies that wait in all shards; each adds and takes away its own.
+    pub reply_bytes: Arc<AtomicUsize>,
     /// Attempts to stop all shards.
     pub stops: Arc<StopAttempts>,
     mailboxes: Arc<[UnboundedSender<Message>]>,
@@ -92,12 +94,13 @@ impl Mailboxes {
         let (mailboxes, messages): (Vec<_>, Vec<_>) = (0..shards).map(|_| unbounded_channel()).unzip();
         let (mailboxes, shard_stats) = (mailboxes.into(), Arc::new(ShardStats::of(shards)));
         let (clients, turns) = (Arc::new(AtomicU64::new(0)), Arc::new(Semaphore::new(1)));
-        let stops = Arc::new(StopAttempts::default());
+        let (reply_bytes, stops) = (Arc::new(AtomicUsize::new(0)), Arc::new(StopAttempts::default()));
         let copy = |own| Mailboxes {
             placement: Placement { own, shards },
             shard_stats: Arc::clone(&shard_stats),
             clients: Arc::clone(&clients),
             turns: Arc::clone(&turns),
+            reply_bytes: Arc::clone(&reply_bytes),
             stops: Arc::clone(&stops),
             mailboxes: Arc::clone(&mailboxes),
         };

@@ -138,6 +138,12 @@ impl Links {
         buffers + self.replies.held_bytes()
     }
 
+    /// Bytes of replies, and of parts of them, that wait for others.
+    #[inline]
+    pub(super) fn held_reply_bytes(&self) -> usize {
+        self.replies.held_bytes()
+    }
+
     /// Takes what is to be put out behind the replies that are owed.
     pub(super) fn hold(&mut self, bytes: Vec<u8>, output: &mut Output) {
         self.replies.hold(bytes, output);
