@@ -61,6 +61,30 @@ fn what_passes_through_is_not_moved_and_what_stays_hot_comes_up() {
     assert!(weighed * 5 < always && weighed_again * 5 < always_again, "{counts:?}");
 }
 
+/// Uses a block of keys this many times, one key after the other.
+fn block(world: &mut World, first: usize, uses: usize) {
+    for _ in 0..uses {
+        (first..first + 1000).for_each(|key| world.access(key, BYTES, None));
+    }
+}
+
+#[test]
+fn what_comes_up_and_is_left_again_is_let_lie_until_something_stays() {
+    let promotions = |world: &World| world.ladder.residents().level(1).counters().promotions;
+    let mut world = world(true, [32, 2000]);
+    (0..40_000).for_each(|key| world.access(key, BYTES, None));
+    // Each is hot for as long as it takes to notice it, and for one use more.
+    (0..10).for_each(|at| block(&mut world, at * 1000, 5));
+    let before = promotions(&world);
+    (10..20).for_each(|at| block(&mut world, at * 1000, 5));
+    let left = promotions(&world) - before;
+    assert!(left < 2_000, "{left} of 10,000 came up for nothing");
+    // The next one looks the same, and stays: a sample of it comes up, and is counted when it has saved its price many times.
+    block(&mut world, 25_000, 500);
+    let above = world.in_tier(0, 25_000..26_000);
+    assert!(above > 900, "{above} of 1000");
+}
+
 #[test]
 fn while_items_are_evicted_they_move_as_ever() {
     // Half of the memory is the fast tier. If nothing came up, what is there would stay, used or not.
