@@ -171,6 +171,8 @@ def test_the_state_of_a_snapshot_file_is_told(serve: Callable[..., Store], tmp_p
 
 def test_the_live_page_in_a_browser(store: Store, tmp_path: pathlib.Path) -> None:
     browser = tool("chromium")
+    # The page shows what has happened since some view that the server keeps.
+    eventually(lambda: '"views":[{' in store.get("/api/history"), "there is a view to compare with")
     with redis.Redis(port=store.port) as client:
         client.mset({f"k{n}": "x" * 1000 for n in range(300)})
         for n in range(400):

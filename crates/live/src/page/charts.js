@@ -110,15 +110,15 @@ function bars({ buckets, count: total }, before) {
   };
 }
 
-/** The time that `quantile` of the requests between two histograms did not exceed, as near as buckets tell; NaN without requests. */
-export function quantile(now, before, quantile) {
+/** The time that this share of the requests between two histograms did not exceed, as near as buckets tell; NaN without requests. */
+function quantile(now, before, share) {
   const total = now.count - (before?.count ?? 0);
   const upTo = (n) => n < 0 ? 0 : now.buckets[n].count - (before?.buckets[n].count ?? 0);
-  const n = total > 0 ? now.buckets.findIndex((_, n) => upTo(n) >= quantile * total) : -1;
+  const n = total > 0 ? now.buckets.findIndex((_, n) => upTo(n) >= share * total) : -1;
   if (n < 0) return NaN;
   const [from, to] = [n > 0 ? now.buckets[n - 1].upper_us : now.buckets[0].upper_us / 2, now.buckets[n].upper_us];
   // Between two bounds times are taken to lie evenly on the axis, which is logarithmic.
-  return from * (to / from) ** ((quantile * total - upTo(n - 1)) / (upTo(n) - upTo(n - 1)));
+  return from * (to / from) ** ((share * total - upTo(n - 1)) / (upTo(n) - upTo(n - 1)));
 }
 
 /** All that `latency` shows of the requests between two histograms. */

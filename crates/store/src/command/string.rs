@@ -71,7 +71,7 @@ pub(super) fn reply_too_large(host: &mut Host) -> Refusal {
     if host.replies_are_short {
         host.stats.replies_refused += 1;
         return format!(
-            "ERR replies that clients have not read leave {limit_bytes} bytes of output-buffer-total for this one: read \
+            "ERR replies that are not sent yet leave {limit_bytes} bytes of output-buffer-total for this one: read \
              replies, ask for fewer keys at a time, or raise output-buffer-total"
         )
         .into();
