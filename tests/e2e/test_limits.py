@@ -173,10 +173,14 @@ def test_many_clients_that_never_read(serve: Callable[..., Store]) -> None:
         for number in range(200):
             client.set(f"k{number}", b"y" * 1000)
             assert client.get(f"k{number}") == b"y" * 1000
-        stays_within(store, DRAM + SLOW)
+        # Nearly nothing is in the tiers, so this is all memory for replies.
+        held = 16 * MIB
+        stays_within(store, held)
         for connection in deaf:
             connection.close()
         eventually(lambda: store.snapshot()["engine"]["pinned_bytes"] == 0, "nothing is pinned any more")
+        given_back = held + process_bytes() // 2
+        eventually(lambda: store.memory_bytes("VmRSS") <= given_back, "what replies took is the system's again")
 
 
 def test_thousands_of_idle_clients(serve: Callable[..., Store]) -> None:
@@ -282,8 +286,16 @@ def test_clients_that_never_read_take_no_key_from_others(
         for connection in deaf:
             connection.close()
         eventually(lambda: held(store) == 0, "nothing is pinned any more")
-        # One that reads has its reply whole.
-        assert client.mget(NAMES[:100]) == [LARGE + b"2"] * 100
+
+        def has_its_reply_whole() -> bool:
+            try:
+                return client.mget(NAMES[:100]) == [LARGE + b"2"] * 100
+            except redis.ResponseError as refused:
+                # Some that have gone wait for the flash device still, and then take memory until their reply finds nobody.
+                assert "output-buffer-total" in str(refused)
+                return False
+
+        eventually(has_its_reply_whole, "one that reads has its reply whole")
 
 
 def test_what_is_pinned_is_bounded_and_read_slowly_is_whole(serve: Callable[..., Store]) -> None:

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,10 +19,21 @@ const FREE_MEMORY_DELAY_MS: u16 = 100;
 /// The signal for a write beyond the limit of a file's size.
 const SIGXFSZ: i32 = 25;
 
+/// How often freed memory is given back when nothing else happens.
+const FREE_MEMORY_EVERY: Duration = Duration::from_secs(1);
+
 /// Keeps the process's memory to what it uses. Before any thread is started.
 pub fn limit_free_memory() {
     // A delay that the user sets takes precedence.
     let _ = tiermem_sys::allocator::give_back_after(FREE_MEMORY_DELAY_MS);
+    let give_back = || {
+        loop {
+            std::thread::sleep(FREE_MEMORY_EVERY);
+            tiermem_sys::allocator::give_back_freed();
+        }
+    };
+    // Without the thread the server keeps more memory, and serves as well.
+    let _ = std::thread::Builder::new().name("free-memory".to_owned()).spawn(give_back);
 }
 
 /// Starts logging to standard error and returns what changes what is logged, given as in `RUST_LOG`. That, where it is set, says

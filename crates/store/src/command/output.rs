@@ -14,6 +14,9 @@ enum OutputPart {
     Pin(Pin),
 }
 
+/// A buffer is given back in part once this much of it was sent.
+const SENT_BYTES_KEPT: usize = 32 * 1024;
+
 /// Where a reply began, to take it back.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
@@ -67,9 +70,12 @@ impl Output {
         self.owned_bytes().saturating_sub(self.counted_bytes)
     }
 
-    /// Counts the queue's own memory. Returns how much it was before, and is.
+    /// Counts the queue's own memory, which is at most twice what it counts. Returns how much it was before, and is.
     #[inline]
     pub fn count(&mut self) -> (usize, usize) {
+        if self.sent >= SENT_BYTES_KEPT {
+            self.release_sent();
+        }
         let owned_bytes = self.owned_bytes();
         (core::mem::replace(&mut self.counted_bytes, owned_bytes), owned_bytes)
     }
@@ -90,11 +96,31 @@ impl Output {
         }
     }
 
+    /// Gives back the memory of what was sent of the first buffer, once that is half of it: a client that stops reading in the
+    /// middle of a large reply would hold all of it, and be counted for the rest. Every byte is moved once in all.
+    fn release_sent(&mut self) {
+        let sent = self.sent;
+        match self.parts.front_mut() {
+            Some(OutputPart::Bytes(bytes)) if sent * 2 >= bytes.len() => {
+                *bytes = bytes[sent..].into();
+                self.parts_bytes -= sent;
+            }
+            None if sent * 2 >= self.tail.len() => self.tail = self.tail[sent..].to_vec(),
+            _ => return,
+        }
+        self.sent = 0;
+    }
+
+    /// Appends a large reply in memory of its own.
+    pub fn push_bytes(&mut self, bytes: Vec<u8>) {
+        self.end_tail();
+        self.parts_bytes += bytes.len();
+        self.parts.push_back(OutputPart::Bytes(bytes.into_boxed_slice()));
+    }
+
     /// Appends a copy of a large value: in memory of its own, for a buffer that grew by hundreds of them would be moved again and again.
     pub fn push_copy(&mut self, value: &[u8]) {
-        self.end_tail();
-        self.parts_bytes += value.len();
-        self.parts.push_back(OutputPart::Bytes(value.into()));
+        self.push_bytes(value.to_vec());
     }
 
     /// Appends a pinned value's bytes.
@@ -290,5 +316,38 @@ mod tests {
         output.push_copy(&value);
         output.clear(&mut engine);
         assert_eq!((output.len(), output.owned_bytes(), engine.stats().pinned_bytes), (0, 0, 0));
+    }
+
+    #[test]
+    fn memory_of_what_was_sent_is_given_back_in_the_middle_of_a_reply() {
+        let tiers = vec![TierSpec::new(TierKind::Dram, Bytes(8 << 20))];
+        let mut engine = Engine::new(EngineConfig::new(tiers)).unwrap();
+        let held = |output: &Output| {
+            let parts = output.parts.iter().map(|part| match part {
+                OutputPart::Bytes(bytes) => bytes.len(),
+                OutputPart::Pin(_) => 0,
+            });
+            parts.sum::<usize>() + output.tail.capacity()
+        };
+        let reply: Vec<u8> = (0..1_000_000_u32).map(|it| it as u8).collect();
+        let mut large = Output::default();
+        large.push_copy(&reply);
+        large.bytes().extend_from_slice(b"end");
+        let all = [&reply[..], b"end"].concat();
+        let mut small = Output::default();
+        small.bytes().extend_from_slice(&all);
+        for mut output in [large, small] {
+            let mut at = 0;
+            while at < all.len() {
+                assert_eq!(sent(&output, &engine), all[at..]);
+                let step = (all.len() - at).min(100_000);
+                output.advance(step, &mut engine);
+                at += step;
+                assert_eq!(output.count().1, all.len() - at);
+                let most = (2 * (all.len() - at)).max(2 * SENT_BYTES_KEPT);
+                assert!(at == all.len() || held(&output) <= most, "{} of {at}", held(&output));
+            }
+            assert!(output.is_empty());
+        }
     }
 }

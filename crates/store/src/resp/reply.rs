@@ -9,11 +9,13 @@ pub struct ReplyEnd {
     at: usize,
     /// Elements still to be stepped over.
     missing: u64,
+    /// Where the element ends that was not whole in the last call, if that is known.
+    element_end: usize,
 }
 
 impl Default for ReplyEnd {
     fn default() -> Self {
-        ReplyEnd { at: 0, missing: 1 }
+        ReplyEnd { at: 0, missing: 1, element_end: 0 }
     }
 }
 
@@ -35,12 +37,19 @@ impl ReplyEnd {
                 _ => (line, 0),
             };
             if rest.len() < len {
+                self.element_end = self.at + len;
                 return None;
             }
             self.at += len;
             self.missing = self.missing - 1 + elements;
         }
         Some(self.at)
+    }
+
+    /// How many more bytes the element needs that was not whole in the last call, when `len` bytes are there; 0 where that is
+    /// not known.
+    pub fn missing_bytes(&self, len: usize) -> usize {
+        self.element_end.saturating_sub(len)
     }
 }
 
@@ -83,6 +92,16 @@ impl<'a> Iterator for Elements<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_string_says_how_much_of_it_is_missing() {
+        let mut end = ReplyEnd::default();
+        assert_eq!((end.find(b"*2\r\n$1\r\na\r\n$10"), end.missing_bytes(14)), (None, 0));
+        let bytes = b"*2\r\n$1\r\na\r\n$1000\r\nabc";
+        assert_eq!((end.find(bytes), end.missing_bytes(bytes.len())), (None, 1000 + 2 - 3));
+        let whole = [&bytes[..], &[b'x'; 997], b"\r\n"].concat();
+        assert_eq!((end.find(&whole), end.missing_bytes(whole.len())), (Some(whole.len()), 0));
+    }
 
     #[test]
     fn ends_are_found_whatever_the_pieces() {

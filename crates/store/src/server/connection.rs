@@ -1,6 +1,7 @@
 //! Connection of one client: reads, runs the complete requests, writes.
 
 mod exchange;
+mod unsent;
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -17,7 +18,6 @@ use super::request_budget::{FREE_BYTES, READ_BYTES, Share, next_capacity_bytes};
 use super::shard_context::{Core, Shard};
 use super::shard_pipes::{Links, Step};
 use super::stream::Stream;
-use crate::clients::TIGHT_OUTPUT_BYTES;
 use crate::command::{Context, HANDLERS, Output, Resolved};
 use crate::host::Session;
 use crate::resp::{KeysAhead, Parser, Progress, Writer};
@@ -450,37 +450,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the client must take replies before it is read from again.
-    fn is_over_limit(&self, core: &Core) -> bool {
-        // Pinned values take no memory of the buffers, but it is no use to read requests whose replies are not read.
-        let settings = &core.host.settings;
-        let own = self.output.uncounted_bytes();
-        self.output.len() >= settings.output_bytes_max
-            || (self.output.owned_bytes() >= TIGHT_OUTPUT_BYTES
-                && core.reply_buffer_bytes() + own >= core.host.output_total_bytes_max())
-    }
-
-    fn set_blocked(&mut self, core: &mut Core) {
-        let blocked = !self.output.is_empty() && self.is_over_limit(core);
-        if blocked != self.blocked {
-            self.blocked = blocked;
-            let count = &mut core.host.stats.clients_blocked_on_output;
-            *count = if blocked { *count + 1 } else { *count - 1 };
-        }
-    }
-
-    /// Brings the shard's total of unsent bytes up to date.
-    #[inline]
-    fn count_unsent(&mut self, core: &mut Core) {
-        let (before, now) = self.output.count();
-        // Parts of replies that wait for other shards' parts are replies too.
-        let held = self.links.as_deref().map_or(0, Links::held_reply_bytes);
-        if before != now || self.counted_held_bytes != held {
-            self.counted_held_bytes = held;
-            core.host.clients.output_mut().set_unsent(self.session.slot, now + held, core.host.now_us);
-        }
-    }
-
     /// Bytes of the requests that wait for `EXEC`, and of what is on its way to and from other shards.
     #[inline]
     fn queued_bytes(&self) -> usize {
@@ -589,6 +558,7 @@ impl Drop for Connection {
         self.away.cancel(&mut core.engine);
         let guest = core.host.clients.registry().client_info(self.session.slot).home.is_some();
         core.host.clients.leave(self.session.slot);
+        core.note_unsent();
         core.engine.changes().want(core.host.clients.wants_changes());
         core.budget.release(&mut self.share);
         core.host.stats.clients_blocked_on_output -= u64::from(self.blocked);

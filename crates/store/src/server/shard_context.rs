@@ -185,12 +185,18 @@ impl Core {
         let all_waiting = self.share_reply_bytes(waiting);
         let (most, Settings { output_bytes_max, output_total_bytes_max, .. }) =
             (self.reply_bytes_max, &self.host.settings);
-        let left = output_total_bytes_max.saturating_sub(all_waiting);
-        let least = match all_waiting / (*output_total_bytes_max).max(1) {
-            _ if left > 0 => self.value_reply_bytes.max(*output_bytes_max),
-            0 | 1 => *output_bytes_max,
+        let twice = output_total_bytes_max.saturating_mul(2);
+        // With several shards a large reply is put together, so that what its client reads at once counts as if it were left.
+        let is_alone = self.host.mailboxes.is_none();
+        let total_bytes_max = if is_alone { *output_total_bytes_max } else { twice / 4 * 3 };
+        let left = total_bytes_max.saturating_sub(all_waiting);
+        let least = if left > 0 {
+            self.value_reply_bytes.max(*output_bytes_max)
+        } else if all_waiting < twice {
+            *output_bytes_max
+        } else {
             // However many clients ask, they do not get more memory.
-            _ => TIGHT_OUTPUT_BYTES,
+            TIGHT_OUTPUT_BYTES
         };
         self.host.reply_bytes_max = most.min(left.max(least));
         self.host.replies_are_short = self.host.reply_bytes_max < most;
@@ -199,7 +205,15 @@ impl Core {
         self.engine.pins().set_copied_bytes_max(copied_bytes_max);
     }
 
-    /// Tells other shards how many bytes of replies wait here. Returns how many wait in all shards.
+    /// A connection has more or fewer unsent bytes than before.
+    #[inline]
+    pub(super) fn note_unsent(&mut self) {
+        let waiting = self.reply_buffer_bytes();
+        self.share_reply_bytes(waiting);
+    }
+
+    /// Tells other shards how many bytes of replies wait here. Returns how many wait in all shards. Whatever changes that number
+    /// must lead here: a shard that falls idle would go on counting what it has sent, and others would refuse replies for it.
     #[inline]
     fn share_reply_bytes(&mut self, waiting: usize) -> usize {
         let shared = core::mem::replace(&mut self.shared_reply_bytes, waiting);

@@ -3,6 +3,7 @@
 use std::task::Context as TaskContext;
 
 use super::{Connection, Core, Gone, Links, Writer};
+use crate::clients::TIGHT_OUTPUT_BYTES;
 use crate::server::shard_pipes::Broken;
 
 impl Connection {
@@ -11,7 +12,12 @@ impl Connection {
         let Some(links) = self.links.as_deref_mut().filter(|links| !links.is_alone()) else {
             return Ok(false);
         };
-        let (output, output_bytes_max) = (&mut self.output, core.host.settings.output_bytes_max);
+        // Where all clients together have too much, a reply is read once those before it are sent: it waits in its shard meanwhile,
+        // which is counted there, and refuses more.
+        let is_tight = core.reply_buffer_bytes() >= core.host.output_total_bytes_max();
+        let output_bytes_max =
+            if is_tight { TIGHT_OUTPUT_BYTES } else { core.host.settings.output_bytes_max };
+        let output = &mut self.output;
         let exchanged = links
             .advance(cx, &mut core.input, output, output_bytes_max, self.session.version)
             .map_err(|Broken| Gone)?;

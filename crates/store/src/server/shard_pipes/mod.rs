@@ -134,14 +134,15 @@ impl Links {
     /// Bytes of requests and replies held here.
     pub(super) fn memory_bytes(&self) -> usize {
         let links = self.links.iter().flatten().chain(&self.monitors);
-        let buffers: usize = links.map(|link| link.outgoing_bytes() + link.incoming.len()).sum();
+        let buffers: usize = links.map(|link| link.outgoing_bytes() + link.incoming_bytes()).sum();
         buffers + self.replies.held_bytes()
     }
 
-    /// Bytes of replies, and of parts of them, that wait for others.
+    /// Bytes of replies, and of parts of them, that wait for others or for the rest of them.
     #[inline]
     pub(super) fn held_reply_bytes(&self) -> usize {
-        self.replies.held_bytes()
+        let links = self.links.iter().flatten().chain(&self.monitors);
+        self.replies.held_bytes() + links.map(Link::incoming_bytes).sum::<usize>()
     }
 
     /// Takes what is to be put out behind the replies that are owed.
@@ -518,17 +519,19 @@ impl Links {
         let Links { links, replies, .. } = self;
         let Some(link) = &mut links[shard] else { return };
         while let Some(range) = link.next_reply() {
-            let reply = &link.incoming[range.clone()];
-            if reply.first() == Some(&b'>') {
-                // A push message is an invalidation; a client that has gone back to RESP2 gets none.
+            if link.is_push(&range) {
+                let answered = link.answered;
+                let message = link.take(range);
+                // It is an invalidation; a client that has gone back to RESP2 gets none.
                 if version == Version::Resp3 {
-                    replies.push(link.answered, reply, output);
+                    replies.push(answered, &message, output);
                 }
             } else if let Some(Expected { number: Some(number), part }) = link.expected.pop_front() {
                 link.answered = Some(number);
-                replies.arrive(number, part, reply, output);
+                replies.arrive(number, part, link.take(range), output);
+            } else {
+                link.take(range);
             }
-            link.strike(range);
         }
         link.compact();
     }
@@ -546,10 +549,11 @@ fn open(mailboxes: &Mailboxes, peer: &Peer, client: u64, shard: usize) -> Link {
 fn take_lines(link: &mut Link, replies: &mut Replies, output: &mut Output) {
     while let Some(range) = link.next_reply() {
         // The first line says that it monitors.
-        if link.expected.pop_front().is_none() {
-            replies.hold(link.incoming[range.clone()].to_vec(), output);
+        let first = link.expected.pop_front().is_some();
+        let line = link.take(range);
+        if !first {
+            replies.hold(line.into_owned(), output);
         }
-        link.strike(range);
     }
     link.compact();
 }

@@ -1,5 +1,6 @@
 //! Pipe to another shard.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
@@ -14,6 +15,8 @@ use crate::resp::{Args, ReplyEnd, Request, Version};
 use crate::shards::ShardSet;
 use crate::users::DEFAULT;
 
+/// A reply at least this long goes out in the memory that it came in.
+pub(super) const LARGE_BYTES: usize = 32 << 10;
 /// Memory of buffers kept between requests.
 const KEPT_BYTES: usize = 4 << 10;
 
@@ -37,7 +40,7 @@ pub(super) struct Link {
     outgoing: Vec<u8>,
     /// Bytes of `outgoing` that the pipe has.
     written: usize,
-    pub(super) incoming: Vec<u8>,
+    incoming: Vec<u8>,
     /// Bytes of `incoming` that were dealt with.
     taken: usize,
     /// Where the next reply ends, from there.
@@ -78,6 +81,11 @@ impl Link {
     /// Bytes that wait to be sent.
     pub(super) fn outgoing_bytes(&self) -> usize {
         self.outgoing.len() - self.written
+    }
+
+    /// Memory for replies that are not whole yet, in bytes.
+    pub(super) fn incoming_bytes(&self) -> usize {
+        self.incoming.capacity()
     }
 
     /// Whether nothing is to be sent, and no answer to come.
@@ -144,7 +152,15 @@ impl Link {
         match Pin::new(&mut self.pipe).poll_read(cx, &mut buffer) {
             Poll::Pending => Ok(false),
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                self.incoming.extend_from_slice(buffer.filled());
+                let filled = buffer.filled();
+                if self.incoming.capacity() - self.incoming.len() < filled.len() {
+                    let missing = self.end.missing_bytes(self.incoming.len() - self.taken);
+                    if missing > filled.len() {
+                        // A large value comes in many pieces. Its buffer is as long as the value, and not up to twice that.
+                        self.incoming.reserve_exact(missing);
+                    }
+                }
+                self.incoming.extend_from_slice(filled);
                 Ok(true)
             }
             Poll::Ready(_) => Err(Broken),
@@ -157,10 +173,19 @@ impl Link {
         Some(self.taken..self.taken + len)
     }
 
-    /// Strikes that reply off.
-    pub(super) fn strike(&mut self, reply: Range<usize>) {
-        self.taken = reply.end;
+    /// Whether it was sent unasked.
+    pub(super) fn is_push(&self, reply: &Range<usize>) -> bool {
+        self.incoming[reply.clone()].starts_with(b">")
+    }
+
+    /// Takes that reply: in the buffer itself, if nothing else is in it and it is large.
+    pub(super) fn take(&mut self, reply: Range<usize>) -> Cow<'_, [u8]> {
         self.end = ReplyEnd::default();
+        if reply == (0..self.incoming.len()) && reply.len() >= LARGE_BYTES {
+            return Cow::Owned(core::mem::take(&mut self.incoming));
+        }
+        self.taken = reply.end;
+        Cow::Borrowed(&self.incoming[reply])
     }
 
     /// Gives back the memory of what was dealt with.

@@ -1,9 +1,11 @@
 //! Reply queue of a connection with pipes: the replies still to be sent, in the order of its requests.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::pipe::LARGE_BYTES;
 use crate::command::Output;
 use crate::resp::Version;
 use crate::shards::merge::Merge;
@@ -123,23 +125,26 @@ impl Replies {
     }
 
     /// Takes a reply, or a part of one, that has arrived.
-    pub(super) fn arrive(&mut self, number: u64, part: usize, reply: &[u8], output: &mut Output) {
+    pub(super) fn arrive(&mut self, number: u64, part: usize, reply: Cow<'_, [u8]>, output: &mut Output) {
         let at = (number - self.first) as usize;
         match &mut self.queue[at].slot {
             Slot::One { silent: false, .. } if at == 0 => {
                 // Nothing was pushed behind it yet: its shard answers it only now.
-                output.bytes().extend_from_slice(reply);
+                match reply {
+                    Cow::Owned(large) => output.push_bytes(large),
+                    Cow::Borrowed(small) => output.bytes().extend_from_slice(small),
+                }
                 self.queue.pop_front();
                 self.first += 1;
             }
             Slot::One { silent, .. } => {
-                let reply = if *silent { Vec::new() } else { reply.to_vec() };
+                let reply = if *silent { Vec::new() } else { reply.into_owned() };
                 self.held_bytes += reply.len();
                 self.queue[at].slot = Slot::Ready(reply);
             }
             Slot::Many(parts) => {
                 self.held_bytes += reply.len();
-                parts.parts[part] = reply.to_vec();
+                parts.parts[part] = reply.into_owned();
                 parts.missing -= 1;
                 if parts.missing == 0 {
                     self.complete(number);
@@ -164,10 +169,14 @@ impl Replies {
 
     /// Moves the replies that are next to the output.
     fn deliver(&mut self, output: &mut Output) {
-        while let Some(QueuedReply { slot: Slot::Ready(reply), pushed }) = self.queue.front() {
-            output.bytes().extend_from_slice(reply);
-            output.bytes().extend_from_slice(pushed);
+        while let Some(QueuedReply { slot: Slot::Ready(reply), pushed }) = self.queue.front_mut() {
             self.held_bytes -= reply.len() + pushed.len();
+            if reply.len() < LARGE_BYTES {
+                output.bytes().extend_from_slice(reply);
+            } else {
+                output.push_bytes(core::mem::take(reply));
+            }
+            output.bytes().extend_from_slice(pushed);
             self.queue.pop_front();
             self.first += 1;
         }
@@ -176,7 +185,10 @@ impl Replies {
 
 #[cfg(test)]
 mod tests {
+    use tiermem_base::{Bytes, TierKind, TierSpec};
+
     use super::*;
+    use crate::engine::{Engine, EngineConfig};
 
     fn out(output: &mut Output) -> String {
         String::from_utf8(core::mem::take(output.bytes())).unwrap()
@@ -194,11 +206,11 @@ mod tests {
             .into();
         assert!(replies.is_next(1) && !replies.is_next(2));
         replies.hold(b"own,".to_vec(), &mut output);
-        replies.arrive(numbers[1], 0, b"two,", &mut output);
+        replies.arrive(numbers[1], 0, Cow::Borrowed(b"two,"), &mut output);
         assert_eq!((out(&mut output).as_str(), replies.held_bytes()), ("", 8));
-        replies.arrive(numbers[0], 0, b"one,", &mut output);
+        replies.arrive(numbers[0], 0, Cow::Borrowed(b"one,"), &mut output);
         assert_eq!(out(&mut output), "one,two,");
-        replies.arrive(numbers[2], 0, b"three,", &mut output);
+        replies.arrive(numbers[2], 0, Cow::Borrowed(b"three,"), &mut output);
         assert_eq!((out(&mut output).as_str(), replies.held_bytes()), ("three,own,", 0));
         assert!(replies.is_empty());
     }
@@ -214,14 +226,33 @@ mod tests {
             })
             .into();
         replies.push(None, b"early,", &mut output);
-        replies.arrive(numbers[1], 0, b"two,", &mut output);
+        replies.arrive(numbers[1], 0, Cow::Borrowed(b"two,"), &mut output);
         replies.push(Some(numbers[1]), b"pushed,", &mut output);
-        replies.arrive(numbers[2], 0, b"three,", &mut output);
+        replies.arrive(numbers[2], 0, Cow::Borrowed(b"three,"), &mut output);
         assert_eq!((out(&mut output).as_str(), replies.held_bytes()), ("early,", 17));
-        replies.arrive(numbers[0], 0, b"one,", &mut output);
+        replies.arrive(numbers[0], 0, Cow::Borrowed(b"one,"), &mut output);
         assert_eq!((out(&mut output).as_str(), replies.held_bytes()), ("one,two,pushed,three,", 0));
         replies.push(Some(numbers[2]), b"late", &mut output);
         assert_eq!(out(&mut output), "late");
+    }
+
+    #[test]
+    fn a_large_reply_goes_out_in_its_own_memory_and_keeps_its_place() {
+        let (mut replies, mut output) = (Replies::default(), Output::default());
+        let large = vec![b'x'; LARGE_BYTES];
+        let numbers = [1, 1, 2].map(|shard| {
+            let number = replies.next_number();
+            replies.await_one(shard, false);
+            number
+        });
+        replies.arrive(numbers[0], 0, Cow::Owned(large.clone()), &mut output);
+        replies.arrive(numbers[2], 0, Cow::Owned(large.clone()), &mut output);
+        assert_eq!((output.len(), replies.held_bytes()), (large.len(), large.len()));
+        replies.arrive(numbers[1], 0, Cow::Borrowed(b",between,"), &mut output);
+        assert_eq!(replies.held_bytes(), 0);
+        let tiers = vec![TierSpec::new(TierKind::Dram, Bytes(1 << 20))];
+        let mut engine = Engine::new(EngineConfig::new(tiers)).unwrap();
+        assert_eq!(output.into_bytes(&mut engine), [&large[..], b",between,", &large[..]].concat());
     }
 
     #[test]
@@ -235,10 +266,10 @@ mod tests {
                 Parts { merge: Merge::Sum, parts, missing: 2, version, silent, turn: None },
                 &mut output,
             );
-            replies.arrive(number, 2, b":40\r\n", &mut output);
+            replies.arrive(number, 2, Cow::Borrowed(b":40\r\n"), &mut output);
             replies.hold(b"behind".to_vec(), &mut output);
             assert_eq!(out(&mut output), "");
-            replies.arrive(number, 1, b":1\r\n", &mut output);
+            replies.arrive(number, 1, Cow::Borrowed(b":1\r\n"), &mut output);
             assert_eq!(out(&mut output), if silent { "behind" } else { ":42\r\nbehind" });
             assert_eq!(replies.held_bytes(), 0);
         }
