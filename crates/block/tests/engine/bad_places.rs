@@ -167,6 +167,11 @@ impl World {
         })
     }
 
+    /// Whether the log has failed, as it may.
+    pub fn has_log_failed(&self) -> bool {
+        self.spoiled.log && self.engine.status().cache.log.is_some_and(|log| log.failure.is_some())
+    }
+
     /// Whether an error is allowed: there is no copy of what was asked, or no place for what was written.
     pub fn may_fail(
         &self,
@@ -175,9 +180,7 @@ impl World {
         range: &Range<u64>,
         (durable, lacked): (bool, bool),
     ) -> bool {
-        let spoiled = &self.spoiled;
-        let log_failed =
-            spoiled.log && self.engine.status().cache.log.is_some_and(|log| log.failure.is_some());
+        let (spoiled, log_failed) = (&self.spoiled, self.has_log_failed());
         let units = whole(range);
         let store_fails = |ops: &[Op], range: &Range<u64>| spoiled.touches(volume, ops, range);
         let is_gone = |range: &Range<u64>| lacked || self.is_gone(volume, range);

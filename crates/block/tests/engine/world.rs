@@ -10,7 +10,7 @@ use tiermem_block::engine::{Drops, Engine, EngineConfig, VolumeConfig};
 use tiermem_policy::extents::cleaner::{CleanerRules, WriteBackOrder};
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
 use tiermem_tier::backing::MemoryStore;
-use tiermem_tier::block::{BadPlace, MemoryDisk, Simulated, Simulation};
+use tiermem_tier::block::{BadPlace, MemoryDisk, Op, Simulated, Simulation};
 
 use crate::bad_places::{Devices, Spoiled};
 use crate::stamp::{Entry, STAMP_BYTES, Stamp, stamps_of, value_of};
@@ -146,7 +146,8 @@ impl World {
         if self.setup.failures_per_mille == 0 && !self.setup.bad_places && !self.simulation.is_dead() {
             self.check_cache(true);
         }
-        let may_be_lost = if self.setup.bad_places { self.those_that_may_be_lost() } else { Vec::new() };
+        let mut may_be_lost = if self.setup.bad_places { self.those_that_may_be_lost() } else { Vec::new() };
+        let has_log_failed = self.has_log_failed();
         self.flights.clear();
         self.idle_looks = 0;
         let idle = Engine::new(Box::new(MemoryDisk::new(8 << 20).open()), EngineConfig::default()).unwrap();
@@ -162,6 +163,11 @@ impl World {
             }
             self.spoiled.restart();
             let places = self.spoil_start();
+            if has_log_failed && places.iter().any(|place| place.op == Op::Read) {
+                // What the stores got after the log had failed is dirty for the next process. Where it cannot read that, it must not give out
+                // what the stores have: nothing says that this is as new.
+                may_be_lost.iter_mut().for_each(|units| units.fill(true));
+            }
             let started = start(&self.setup, &self.disk, &self.stores, &self.simulation, &places);
             if let Some(started) = started {
                 self.simulation.restart();
