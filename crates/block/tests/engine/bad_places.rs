@@ -172,6 +172,12 @@ impl World {
         self.spoiled.log && self.engine.status().cache.log.is_some_and(|log| log.failure.is_some())
     }
 
+    /// Whether the cache's device has failed somewhere in this process.
+    pub fn has_failed_places(&self) -> bool {
+        let status = self.engine.status();
+        status.cache.retired_bytes > 0 || status.exports.iter().any(|export| export.counts.poisoned_units > 0)
+    }
+
     /// Whether an error is allowed: there is no copy of what was asked, or no place for what was written.
     pub fn may_fail(
         &self,

@@ -147,7 +147,12 @@ impl World {
             self.check_cache(true);
         }
         let mut may_be_lost = if self.setup.bad_places { self.those_that_may_be_lost() } else { Vec::new() };
-        let has_log_failed = self.has_log_failed();
+        // What the stores got after the log had failed is dirty for the next process, or lost, or was kept in DRAM. It must not give out
+        // what the stores have where it has no such bytes: nothing says that this is as new.
+        let is_log_stale = self.has_log_failed();
+        if is_log_stale && self.has_failed_places() {
+            may_be_lost.iter_mut().for_each(|units| units.fill(true));
+        }
         self.flights.clear();
         self.idle_looks = 0;
         let idle = Engine::new(Box::new(MemoryDisk::new(8 << 20).open()), EngineConfig::default()).unwrap();
@@ -163,9 +168,7 @@ impl World {
             }
             self.spoiled.restart();
             let places = self.spoil_start();
-            if has_log_failed && places.iter().any(|place| place.op == Op::Read) {
-                // What the stores got after the log had failed is dirty for the next process. Where it cannot read that, it must not give out
-                // what the stores have: nothing says that this is as new.
+            if is_log_stale && places.iter().any(|place| place.op == Op::Read) {
                 may_be_lost.iter_mut().for_each(|units| units.fill(true));
             }
             let started = start(&self.setup, &self.disk, &self.stores, &self.simulation, &places);
