@@ -411,6 +411,7 @@ impl Engine {
                 if self.shared.note_clean(at, runs) {
                     self.call_parked();
                 }
+                self.shared.refuse_waiters(at);
             }
             Act::Wait { until_ns } => self.shared.write_back.wake_at(until_ns),
             Act::Send { .. } => debug_assert!(false, "what was copied is sent where it is: see `copied`"),

@@ -3,6 +3,7 @@
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
+use tiermem_policy::extents::cleaner::Standing;
 use tiermem_policy::extents::{Mode, Share, Volume};
 
 use super::claims::Claims;
@@ -30,6 +31,18 @@ pub(super) struct VolumeState {
     pub pairing: Pairing,
     /// Until when nothing more is said of requests that the store fails.
     quiet_until_ns: u64,
+    /// What was said of its store's room.
+    room: Room,
+}
+
+/// Whether a store has room for what is written back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Room {
+    #[default]
+    Some,
+    None,
+    /// None, and those who would wait for it are refused.
+    Refuses,
 }
 
 /// Least time between messages about failed requests of a store.
@@ -57,6 +70,7 @@ impl VolumeState {
             flushing: Flushing::default(),
             pairing: Pairing::default(),
             quiet_until_ns: 0,
+            room: Room::default(),
         }
     }
 }
@@ -102,6 +116,39 @@ impl Volumes {
     pub fn complain(&mut self, at: usize, now_ns: u64, offset: u64, failure: &Failure) {
         if self.states[at].may_complain(now_ns) {
             tracing::warn!(volume = self.name(at), offset, error = failure.1, "a request fails");
+        }
+    }
+
+    /// Says whether the store of the volume at a place has room, when that has changed.
+    pub fn tell_of_room(&mut self, at: usize, standing: Standing, now_ns: u64) {
+        let room = match standing {
+            Standing { full_since_ns: None, .. } => Room::Some,
+            Standing { refuses: false, .. } => Room::None,
+            Standing { refuses: true, .. } => Room::Refuses,
+        };
+        let before = std::mem::replace(&mut self.states[at].room, room);
+        if before == room {
+            return;
+        }
+        let volume = self.name(at);
+        let full_s = standing.full_since_ns.map(|since_ns| now_ns.saturating_sub(since_ns) / 1_000_000_000);
+        let dirty_bytes = standing.unwritten_bytes();
+        match room {
+            Room::Some => tracing::info!(volume, "the store has room again, and has all that it had refused"),
+            Room::None if before == Room::Refuses => {
+                tracing::info!(volume, full_s, "the store takes something again: writes wait for it");
+            }
+            Room::None => tracing::warn!(
+                volume,
+                dirty_bytes,
+                "the store is full: give it room; writes go on as long as the cache has"
+            ),
+            Room::Refuses => tracing::error!(
+                volume,
+                full_s,
+                dirty_bytes,
+                "the store is full, and so is the cache: writes that would have to wait fail, until the store has room"
+            ),
         }
     }
 
