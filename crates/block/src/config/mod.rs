@@ -260,6 +260,7 @@ mod tests {
             backing = "nbd://store/b"
             mode = "write-through"
             quota = "4GiB"
+            acknowledge = "durable"
         "#;
         let config: BlockConfig = toml::from_str(text).unwrap();
         config.validate().unwrap();
@@ -269,6 +270,9 @@ mod tests {
         assert_eq!((engine.policy, engine.cleaning.age_ns), (Named::S3Fifo, 5_000_000_000));
         assert_eq!(engine.cleaning.full_wait_ns, Some(120_000_000_000));
         assert_eq!(config.exports[1].mode, ExportMode::WriteThrough);
+        let durably: Vec<bool> =
+            config.volumes().unwrap().iter().map(|it| it.0.acknowledges_durably).collect();
+        assert_eq!(durably, [false, true]);
     }
 
     #[test]
@@ -285,6 +289,8 @@ mod tests {
         let full = |value: &str| read(&format!("{cache}store_full = {value}\n{export}"));
         let wait = full("\"wait\"").unwrap().engine_config(0).unwrap().cleaning.full_wait_ns;
         assert_eq!(wait, None);
+        let wrong = read(&format!("{cache}{export}acknowledge = \"later\"")).unwrap_err().to_string();
+        assert!(wrong.contains("buffered") && wrong.contains("durable"), "{wrong}");
         let wrong = full("\"fail\"").unwrap_err().to_string();
         assert!(wrong.contains("\"wait\""), "{wrong}");
         let wrong = read(&format!("{cache}policy = \"belady\"\n{export}")).unwrap_err().to_string();

@@ -8,9 +8,8 @@ use tiermem_policy::extents::{Mode, Request, Service, UNIT_BYTES, Verdict};
 
 use super::op::{Kind, Op, Stage};
 use super::op_table::{After, Ready};
-use super::shared::{Shared, failure};
+use super::shared::Shared;
 use crate::nbd::Errno;
-use tiermem_tier::backing::BackingError;
 
 /// An operation, its number, and what it works on.
 pub(super) struct Work<'a> {
@@ -74,7 +73,10 @@ impl Work<'_> {
                 Verdict::Ready => {}
                 Verdict::Clean => return self.try_later(After::Parks),
                 Verdict::Busy => return self.try_later(After::Crowds),
-                Verdict::Full => return self.refuse_for_room(),
+                Verdict::Full => {
+                    self.shared.refuse_for_room(self.op);
+                    return self.end();
+                }
             }
         }
         let verdict = write_back.plan(*now_ns, extents, &mut request, &mut self.op.plan);
@@ -83,7 +85,10 @@ impl Work<'_> {
         match verdict {
             Verdict::Clean => return self.try_later(After::Parks),
             Verdict::Busy => return self.try_later(After::Crowds),
-            Verdict::Full => return self.refuse_for_room(),
+            Verdict::Full => {
+                self.shared.refuse_for_room(self.op);
+                return self.end();
+            }
             Verdict::Ready => {}
         }
         // An operation is small beside the cache: only plans in flight and dirty blocks can block all of them.
@@ -95,13 +100,6 @@ impl Work<'_> {
             "a write in write-back mode finds a place, unless lost units or places that failed hold all there are"
         );
         self.planned()
-    }
-
-    /// The operation would have to wait for a store that has no room.
-    fn refuse_for_room(self) -> After {
-        self.shared.volumes[self.op.volume].counts.full_refusals += 1;
-        self.op.failure = Some(failure(&BackingError::Full));
-        self.end()
     }
 
     /// Whether the operation has all its claims.

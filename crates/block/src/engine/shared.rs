@@ -9,6 +9,7 @@ use tiermem_policy::extents::{Extents, Mode, Part, Service, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::client_jobs::{Answers, Concluded};
+use super::descriptions::Descriptions;
 use super::device::{Device, Io};
 use super::flushing::Waiter;
 use super::memory::Memory;
@@ -36,6 +37,7 @@ pub(super) struct Shared {
     pub device: Device,
     pub memory: Memory,
     pub unstored: Unstored,
+    pub descriptions: Descriptions,
     pub volumes: Volumes,
     pub answers: Answers,
     pub pool: BufferPool,
@@ -99,6 +101,12 @@ impl Shared {
         }
         volume.flushing.wait(Waiter { asker, is_write, epoch, flush, promise });
         self.flush_store(at);
+    }
+
+    /// An operation would have to wait for a store that has no room.
+    pub fn refuse_for_room(&mut self, op: &mut Op) {
+        self.volumes[op.volume].counts.full_refusals += 1;
+        op.failure = Some(failure(&BackingError::Full));
     }
 
     /// A flush would have to wait for a store that has no room.

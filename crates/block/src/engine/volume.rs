@@ -25,6 +25,8 @@ pub(super) struct VolumeState {
     /// The share that its blocks are charged to, and that share's quota.
     pub share: Share,
     pub quota_bytes: Option<u64>,
+    /// Whether each write is to be durable before its client is told.
+    pub acknowledges_durably: bool,
     pub claims: Claims,
     pub counts: Counts,
     pub flushing: Flushing,
@@ -65,6 +67,7 @@ impl VolumeState {
             mode: config.mode,
             share: Share(config.share),
             quota_bytes: config.quota_bytes,
+            acknowledges_durably: config.acknowledges_durably,
             claims: Claims::default(),
             counts: Counts::default(),
             flushing: Flushing::default(),

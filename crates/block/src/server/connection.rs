@@ -386,7 +386,7 @@ impl<D: Disks> Connection<D> {
 
     /// Hands a request on, and counts how long that takes.
     fn dispatch(&self, core: &mut Core<D>, request: Request, buffer: AlignedBuffer) {
-        let since = core.submit(self.place.id, request, buffer);
+        let since = core.submit(self.place.id, request, buffer, self.session.contexts);
         self.export.times.processed(request.command, since.elapsed());
     }
 

@@ -11,7 +11,7 @@ use tiermem_tier::block::AlignedBuffer;
 use super::buffers::Buffers;
 use crate::disks::{Answer, Asker, Disks, Job, Outcome, Task, UNIT_BYTES};
 use crate::nbd::wire::CommandFlags;
-use crate::nbd::{Command, Errno, Request};
+use crate::nbd::{Command, Contexts, Errno, Request};
 
 /// What one call reads at most: some thousand requests, or fifteen writes of 4 KiB.
 pub(super) const SCRATCH_BYTES: usize = 64 * 1024;
@@ -261,8 +261,14 @@ impl<D: Disks> Core<D> {
         }
     }
 
-    /// Submits `request` to its disk, with the payload if it is a write; returns when it began.
-    pub(super) fn submit(&mut self, id: u64, request: Request, buffer: AlignedBuffer) -> Instant {
+    /// Submits `request` to its disk, with the payload if it is a write, and what a description is to be in; returns when it began.
+    pub(super) fn submit(
+        &mut self,
+        id: u64,
+        request: Request,
+        buffer: AlignedBuffer,
+        contexts: Contexts,
+    ) -> Instant {
         let since = Instant::now();
         let number = self.number(0);
         let connection_state = self.connection_state(id);
@@ -285,7 +291,7 @@ impl<D: Disks> Core<D> {
             Command::Trim => Task::Trim,
             Command::WriteZeroes => Task::Zero,
             Command::Cache => Task::Prefetch,
-            Command::BlockStatus => Task::Describe,
+            Command::BlockStatus => Task::Describe(contexts),
             // A disconnect is no job; it never comes here.
             Command::Flush | Command::Disconnect => Task::Flush,
         };
@@ -469,9 +475,9 @@ mod tests {
     fn outcomes_find_who_asked_though_cookies_repeat() {
         let mut core = Core::new(Held::default(), 1 << 20);
         let (a, b) = (core.enter(0), core.enter(0));
-        core.submit(a, read(1), AlignedBuffer::empty());
-        core.submit(a, read(2), AlignedBuffer::empty());
-        core.submit(b, read(3), AlignedBuffer::empty());
+        core.submit(a, read(1), AlignedBuffer::empty(), Contexts::none());
+        core.submit(a, read(2), AlignedBuffer::empty(), Contexts::none());
+        core.submit(b, read(3), AlignedBuffer::empty(), Contexts::none());
         assert_eq!((core.held(a), core.under_way()), ((2, 2 * 8192), 3));
         assert!(core.is_saturated(0), "it bounds what all have under way");
         for offset in [3, 2] {
@@ -487,8 +493,8 @@ mod tests {
     fn jobs_outlive_their_connection_and_leave_nothing() {
         let mut core = Core::new(Held::default(), 1 << 20);
         let id = core.enter(0);
-        core.submit(id, read(1), AlignedBuffer::empty());
-        core.submit(id, read(2), AlignedBuffer::empty());
+        core.submit(id, read(1), AlignedBuffer::empty(), Contexts::none());
+        core.submit(id, read(2), AlignedBuffer::empty(), Contexts::none());
         core.disks.finish(1);
         core.collect(None);
         core.leave(id);
@@ -506,10 +512,10 @@ mod tests {
     fn an_outcome_that_comes_twice_is_nobodys() {
         let mut core = Core::new(Held::default(), 1 << 20);
         let id = core.enter(0);
-        core.submit(id, read(1), AlignedBuffer::empty());
+        core.submit(id, read(1), AlignedBuffer::empty(), Contexts::none());
         let asker = core.disks.finish(1);
         core.collect(None);
-        core.submit(id, read(2), AlignedBuffer::empty());
+        core.submit(id, read(2), AlignedBuffer::empty(), Contexts::none());
         core.disks.done.push(Outcome { asker, result: Ok(Answer::Done) });
         core.collect(None);
         assert_eq!((answers(&mut core, id), core.under_way()), (vec![1], 1));
