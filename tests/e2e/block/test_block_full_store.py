@@ -1,4 +1,4 @@
-"""Backing stores that have no room: writes go on as long as the cache has some, then they wait, then they fail, and nothing is lost."""
+"""Backing stores that have no room: writes go on while the cache has some, then they wait, then they fail; nothing is lost."""
 
 from __future__ import annotations
 
