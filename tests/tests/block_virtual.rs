@@ -478,7 +478,7 @@ fn cleaning_by_age_and_by_marks_agrees() {
     for trace in TRACES {
         for fill in [Fill::Units, Fill::Whole] {
             for (order, (age_ns, high_percent)) in ORDERS.into_iter().zip(AGES_AND_MARKS) {
-                let rules = CleanerRules { order, age_ns, low_percent: 10, high_percent };
+                let rules = CleanerRules { order, age_ns, low_percent: 10, high_percent, ..case().rules };
                 agree(&Case { fill, rules, ..case() }, trace);
             }
         }

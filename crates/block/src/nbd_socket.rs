@@ -14,7 +14,7 @@ use rustix::net::sockopt;
 
 use crate::nbd::client::{Agreed, Negotiation, Progress, Transmission, Wishes};
 use crate::nbd::wire::STRING_BYTES_MAX;
-use crate::nbd::{Address, NbdUri, Rules};
+use crate::nbd::{Address, Context, NbdUri, Rules};
 
 /// Bytes that are read at once; longer data go straight to where they belong.
 const INPUT_BYTES: usize = 64 << 10;
@@ -109,6 +109,7 @@ pub(crate) struct Link {
     input: Vec<u8>,
     /// Where in `input` the bytes lie that were read and not understood yet.
     unread: (usize, usize),
+    tells_allocation: bool,
 }
 
 /// `None`: not now.
@@ -143,7 +144,8 @@ impl Link {
         let until = Instant::now() + attempt;
         let mut socket = Socket::connect(&uri.address, attempt)
             .map_err(|error| format!("cannot connect: {}; is the server running?", words(error)))?;
-        let mut negotiation = Negotiation::new(Wishes::new(uri.export.clone()));
+        let contexts = vec![Context::Allocation.name().to_owned()];
+        let mut negotiation = Negotiation::new(Wishes { contexts, ..Wishes::new(uri.export.clone()) });
         let (mut out, mut input, mut filled) = (Vec::new(), vec![0; INPUT_BYTES], 0);
         loop {
             let mut unread = &input[..filled];
@@ -166,13 +168,20 @@ impl Link {
         }
     }
 
+    /// Whether the server says what of the volume is holes and zeroes.
+    pub(crate) fn tells_allocation(&self) -> bool {
+        self.tells_allocation
+    }
+
     fn begin(socket: Socket, agreed: &Agreed, input: Vec<u8>, start: usize, end: usize) -> io::Result<Self> {
         match &socket {
             Socket::Tcp(it) => it.set_nonblocking(true)?,
             Socket::Unix(it) => it.set_nonblocking(true)?,
         }
         let transmission = Transmission::new(agreed);
-        Ok(Link { socket, transmission, out: VecDeque::new(), sent: 0, input, unread: (start, end) })
+        let tells_allocation = !agreed.contexts.is_empty();
+        let (out, unread) = (VecDeque::new(), (start, end));
+        Ok(Link { socket, transmission, out, sent: 0, input, unread, tells_allocation })
     }
 
     pub(crate) fn rules(&self) -> &Rules {

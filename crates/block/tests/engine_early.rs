@@ -34,13 +34,17 @@ struct House {
 
 impl House {
     fn new() -> Self {
+        Self::of(VolumeConfig::new("disk"))
+    }
+
+    fn of(config: VolumeConfig) -> Self {
         let (device, fates) = Fated::new(MemoryDisk::new(64 << 20).open());
         let ticks = AtomicU64::new(0);
         let clock = Arc::new(move || ticks.fetch_add(1_000_000, Ordering::Relaxed));
         let (mut engine, _) =
             Engine::open(Box::new(device), EngineConfig { clock, ..EngineConfig::default() }, true).unwrap();
         let store = MemoryStore::new(16 << 20);
-        engine.add(VolumeConfig::new("disk"), Box::new(store.open())).unwrap();
+        engine.add(config, Box::new(store.open())).unwrap();
         engine.begin_service().unwrap();
         let mut house = House { engine, store, fates, next: 0, done: Vec::new() };
         let old = house.write(OLD, false);
@@ -118,6 +122,22 @@ fn a_write_that_must_be_durable_waits() {
     assert!(house.look(write).is_none());
     house.set(Fate::Done);
     house.outcome(write).unwrap();
+}
+
+#[test]
+fn where_all_writes_are_to_be_durable_each_waits_and_reads_and_trims_do_not() {
+    let mut house = House::of(VolumeConfig { acknowledges_durably: true, ..VolumeConfig::new("disk") });
+    let trim = house.send(Task::Trim, BYTES as u64, false);
+    house.outcome(trim).unwrap();
+    let read = house.read();
+    house.outcome(read).unwrap();
+    house.set(Fate::Held);
+    let write = house.write(2, false);
+    assert!(house.look(write).is_none());
+    house.set(Fate::Done);
+    house.outcome(write).unwrap();
+    let zero = house.send(Task::Zero, BYTES as u64, false);
+    house.outcome(zero).unwrap();
 }
 
 /// Whether the store has this value.

@@ -14,3 +14,5 @@ mod model;
 mod resize;
 #[path = "server/tls.rs"]
 mod tls;
+#[path = "server/unread.rs"]
+mod unread;

@@ -4,6 +4,8 @@
 
 #[path = "extents_cleaner/groups.rs"]
 mod groups;
+#[path = "extents_cleaner/no_room.rs"]
+mod no_room;
 #[path = "extents_cleaner/world.rs"]
 mod world;
 

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
-    Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, fdatasync, flock, fstatvfs,
+    Advice, FallocateFlags, FlockOperation, OFlags, SeekFrom, fadvise, fallocate, fdatasync, flock, fstatvfs,
+    seek,
 };
 use rustix::io::Errno;
 
@@ -145,6 +146,23 @@ pub fn read_nothing_ahead(file: &File) -> io::Result<()> {
 pub fn free_bytes(file: &File) -> io::Result<u64> {
     let stat = fstatvfs(file)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Where from byte `offset` on data are, or a hole: `None` if that is unknown, as of a device. A hole reads as zeroes. It moves the
+/// file's own position, which nothing else here uses.
+pub fn data_or_hole(file: &File, offset: u64, end: u64) -> io::Result<Option<(bool, u64)>> {
+    match seek(file, SeekFrom::Data(offset)) {
+        Ok(data) if data > offset => Ok(Some((false, data.min(end)))),
+        Ok(_) => match seek(file, SeekFrom::Hole(offset)) {
+            Ok(hole) => Ok(Some((true, hole.clamp(offset + 1, end)))),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
+            Err(error) => Err(error.into()),
+        },
+        // No data behind it.
+        Err(Errno::NXIO) => Ok(Some((false, end))),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Makes what was written to the file durable, and of its metadata what is needed to find that again.

@@ -51,6 +51,9 @@ pub struct CacheSection {
     /// Order in which dirty data reach the stores: in a `group` of flushes (default), `flush` by flush, or in `none`.
     #[serde(default)]
     pub order: OrderName,
+    /// What becomes of writes that must wait for a store which has no room: they fail after this time (default 60 s), or `wait`.
+    #[serde(default, deserialize_with = "store_full")]
+    pub store_full: StoreFull,
     /// DRAM for copies of what is read again and again. Default a sixteenth of the capacity, 256 MiB at most.
     pub memory: Option<Bytes>,
     /// DRAM for checksums and places of cached data, which take 1.3 GiB for each TiB. With
@@ -102,6 +105,30 @@ pub enum OrderName {
     None,
 }
 
+/// Writes that must wait for a store without room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreFull {
+    /// They wait until it has.
+    Wait,
+    /// They fail after this time.
+    FailAfter(Nanos),
+}
+
+impl Default for StoreFull {
+    fn default() -> Self {
+        CleanerRules::default().full_wait_ns.map_or(StoreFull::Wait, |ns| StoreFull::FailAfter(Nanos(ns)))
+    }
+}
+
+fn store_full<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StoreFull, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text == "wait" {
+        return Ok(StoreFull::Wait);
+    }
+    let time = text.parse().map_err(|error| D::Error::custom(format!("{error}; or \"wait\"")))?;
+    Ok(StoreFull::FailAfter(time))
+}
+
 fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Named>, D::Error> {
     let name = String::deserialize(deserializer)?;
     name.parse().map(Some).map_err(D::Error::custom)
@@ -127,6 +154,7 @@ impl CacheSection {
             dirty_age: None,
             dirty_percent: None,
             order: OrderName::default(),
+            store_full: StoreFull::default(),
             memory: None,
             table_memory: None,
             sequential_cutoff: None,
@@ -193,6 +221,10 @@ impl CacheSection {
             age_ns: self.dirty_age.map_or(default.age_ns, |age| age.0),
             low_percent: default.low_percent.min(high_percent / 3 * 2),
             high_percent,
+            full_wait_ns: match self.store_full {
+                StoreFull::Wait => None,
+                StoreFull::FailAfter(time) => Some(time.0),
+            },
         }
     }
 }

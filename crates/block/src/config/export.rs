@@ -55,6 +55,17 @@ impl FromStr for ExportMode {
     }
 }
 
+/// When a client is told that its write is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AcknowledgeName {
+    /// When it is planned: a crash may lose it until a flush.
+    #[default]
+    Buffered,
+    /// When it survives a crash, as if each write had FUA.
+    Durable,
+}
+
 /// `[[export]]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,6 +80,9 @@ pub struct ExportSection {
     /// Where writes go. Default write-back.
     #[serde(default)]
     pub mode: ExportMode,
+    /// When a write is done: `buffered` (default), where a flush makes it durable, or `durable`.
+    #[serde(default)]
+    pub acknowledge: AcknowledgeName,
     /// Its quota of the cache.
     pub quota: Option<Bytes>,
     /// What the operator accepts at this start if cache and store are no pair.
@@ -90,6 +104,7 @@ impl FromStr for ExportSection {
             backing: backing.to_owned(),
             description: String::new(),
             mode: ExportMode::default(),
+            acknowledge: AcknowledgeName::default(),
             quota: None,
             accepted: Accepted::Nothing,
         })
@@ -140,6 +155,7 @@ impl ExportSection {
             read_only: self.mode == ExportMode::ReadOnly,
             share,
             quota_bytes: self.quota.map(|quota| quota.0),
+            acknowledges_durably: self.acknowledge == AcknowledgeName::Durable,
             accepted: self.accepted,
         }
     }

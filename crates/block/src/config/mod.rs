@@ -251,6 +251,7 @@ mod tests {
             sizing = "request"
             policy = "s3-fifo"
             dirty_age = "5s"
+            store_full = "120s"
             [[export]]
             name = "a"
             backing = "/srv/a.img,read-only"
@@ -259,6 +260,7 @@ mod tests {
             backing = "nbd://store/b"
             mode = "write-through"
             quota = "4GiB"
+            acknowledge = "durable"
         "#;
         let config: BlockConfig = toml::from_str(text).unwrap();
         config.validate().unwrap();
@@ -266,7 +268,11 @@ mod tests {
         let engine = config.engine_config(0).unwrap();
         assert_eq!((engine.sizes_bytes, engine.fill, engine.shares), (vec![65536, 1 << 20], Fill::Whole, 3));
         assert_eq!((engine.policy, engine.cleaning.age_ns), (Named::S3Fifo, 5_000_000_000));
+        assert_eq!(engine.cleaning.full_wait_ns, Some(120_000_000_000));
         assert_eq!(config.exports[1].mode, ExportMode::WriteThrough);
+        let durably: Vec<bool> =
+            config.volumes().unwrap().iter().map(|it| it.0.acknowledges_durably).collect();
+        assert_eq!(durably, [false, true]);
     }
 
     #[test]
@@ -280,6 +286,13 @@ mod tests {
         assert!(wrong(&format!("{cache}{export}{export}")).contains("`a`"));
         assert!(wrong(&format!("{cache}{export}quota = \"2GiB\"")).contains("quota"));
         assert!(read("colour = 1").is_err());
+        let full = |value: &str| read(&format!("{cache}store_full = {value}\n{export}"));
+        let wait = full("\"wait\"").unwrap().engine_config(0).unwrap().cleaning.full_wait_ns;
+        assert_eq!(wait, None);
+        let wrong = read(&format!("{cache}{export}acknowledge = \"later\"")).unwrap_err().to_string();
+        assert!(wrong.contains("buffered") && wrong.contains("durable"), "{wrong}");
+        let wrong = full("\"fail\"").unwrap_err().to_string();
+        assert!(wrong.contains("\"wait\""), "{wrong}");
         let wrong = read(&format!("{cache}policy = \"belady\"\n{export}")).unwrap_err().to_string();
         assert!(wrong.contains("belady") && wrong.contains("s3-fifo"), "{wrong}");
     }

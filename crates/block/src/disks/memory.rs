@@ -148,7 +148,7 @@ impl Disks for MemoryDisks {
             Task::Read => answer = self.read(disk, offset, bytes),
             Task::Write(buffer) => self.write(disk, offset, bytes, buffer),
             Task::Trim | Task::Zero => self.zero(disk, offset, bytes),
-            Task::Describe => answer = self.describe(disk, offset, bytes),
+            Task::Describe(_) => answer = self.describe(disk, offset, bytes),
             Task::Flush | Task::Prefetch => {}
         }
         self.done.push(Outcome { asker, result: Ok(answer) });
@@ -199,7 +199,9 @@ mod tests {
         buffer.fill(7);
         run(&mut disks, Task::Write(buffer), offset, bytes);
         assert_eq!(read(&mut disks, offset - 1, bytes + 2), [&[0][..], &[7; 5000], &[0]].concat());
-        let Answer::Parts { allocation, .. } = run(&mut disks, Task::Describe, 0, 3 * CHUNK_BYTES) else {
+        let Answer::Parts { allocation, .. } =
+            run(&mut disks, Task::Describe(Contexts::all()), 0, 3 * CHUNK_BYTES)
+        else {
             panic!("it describes")
         };
         let lens: Vec<_> = allocation.iter().map(|extent| (extent.len_bytes, extent.flags)).collect();

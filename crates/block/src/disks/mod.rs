@@ -15,7 +15,7 @@ pub use memory::MemoryDisks;
 pub use pool::BufferPool;
 pub use slow::{Gate, SlowDisks, Trouble};
 
-use crate::nbd::{Errno, Export, Extent};
+use crate::nbd::{Contexts, Errno, Export, Extent};
 
 /// A unit: buffers of jobs begin and end at multiples of this number of bytes of the disk.
 pub const UNIT_BYTES: u64 = 4096;
@@ -48,8 +48,8 @@ pub enum Task {
     Zero,
     /// It will be wanted soon.
     Prefetch,
-    /// Say what each of its parts is.
-    Describe,
+    /// Say what each of its parts is, as far as somebody wants to know: in these contexts.
+    Describe(Contexts),
 }
 
 /// One request of a client, which keeps the disk's rules (its size, not read-only where it writes).

@@ -191,6 +191,8 @@ pub struct VolumeConfig {
     pub share: u16,
     /// Quota of that share.
     pub quota_bytes: Option<u64>,
+    /// Whether each write is durable when its client is told that it is done.
+    pub acknowledges_durably: bool,
     /// What the operator accepts if cache and store are no pair.
     pub accepted: Accepted,
 }
@@ -205,6 +207,7 @@ impl VolumeConfig {
             read_only: false,
             share: 0,
             quota_bytes: None,
+            acknowledges_durably: false,
             accepted: Accepted::Nothing,
         }
     }

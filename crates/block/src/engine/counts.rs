@@ -66,6 +66,8 @@ pub struct Counts {
     pub poisoned_units: u64,
     /// Writes and flushes of write-back that the store failed.
     pub write_back_failures: u64,
+    /// Parts of writes, and flushes, that failed because they would have had to wait for a store without room.
+    pub full_refusals: u64,
 }
 
 impl Counts {

@@ -17,6 +17,8 @@ pub(super) enum Io {
     Through { op: u32 },
     /// Writes back.
     WriteBack { volume: u16, act: Token },
+    /// Asks a store what a range is.
+    Describe { number: u32 },
     /// Flushes a volume's store.
     Flush { volume: u16, act: Token },
 }

@@ -144,6 +144,11 @@ impl Flushing {
         }
     }
 
+    /// Takes those that wait until the store has epochs.
+    pub fn take_for_epoch(&mut self) -> Vec<Waiter> {
+        self.waiters.extract_if(.., |waiter| waiter.epoch.is_some()).collect()
+    }
+
     /// Takes all waiting flushes.
     pub fn take_all(&mut self) -> Vec<Waiter> {
         std::mem::take(&mut self.waiters)

@@ -13,6 +13,7 @@
 //! | [`client_jobs`] | clients' jobs, their answers, and the payloads of writes |
 //! | [`write_order`] | what must be durable before what; the log, and the operations that wait for it |
 //! | [`write_back`] | the cleaner, and its pending work |
+//! | [`descriptions`] | descriptions that wait for what stores say |
 //! | [`device`] | requests to the cache's device, and the owner of each request in flight |
 //! | [`memory`] | bytes of units that are in DRAM as well |
 //! | [`unstored`] | bytes of units that the cache's device did not take, until the stores have them |
@@ -25,6 +26,8 @@ mod config;
 mod control;
 mod copying;
 mod counts;
+mod describe;
+mod descriptions;
 mod device;
 mod flushing;
 mod memory;
@@ -51,7 +54,6 @@ mod write;
 mod write_back;
 mod write_order;
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +63,7 @@ use tiermem_tier::block::{self as device_requests, AlignedBuffer};
 
 use crate::disks::{Answer, Disks, Job as Asked, Outcome, Task, Waker};
 use crate::journal::Journal;
-use crate::nbd::{Context, Errno, Export, Extent};
+use crate::nbd::{Errno, Export};
 use tiermem_tier::backing;
 
 use client_jobs::Job;
@@ -69,7 +71,7 @@ pub use config::{EngineConfig, EngineError, VolumeConfig};
 pub use control::{ControlError, Drops, WriteBack};
 pub use counts::Counts;
 use device::Io;
-use op::{Kind, Op, op_bytes_max, units_of};
+use op::{Kind, Op, op_bytes_max};
 use op_steps::Work;
 use op_table::{After, Operations, Ready};
 use shared::{Shared, failure};
@@ -78,8 +80,6 @@ use ticker::Ticker;
 
 /// Most requests observed one after another before other work has its turn.
 const OBSERVED_AT_ONCE: usize = 16;
-/// Extents in one description: a reply may be shorter than its request.
-const EXTENTS_MAX: usize = 8192;
 
 /// The cache and the volumes in front of which it stands.
 pub struct Engine {
@@ -135,10 +135,9 @@ impl Engine {
                 counts.flushes += 1;
                 return self.shared.begin_flush(asker, volume, false);
             }
-            Task::Describe => {
+            Task::Describe(contexts) => {
                 counts.describes += 1;
-                let answer = self.describe(volume, offset..offset + bytes);
-                return self.shared.answers.tell(asker, Ok(answer));
+                return self.shared.describe(asker, volume, offset..offset + bytes, contexts);
             }
         };
         if bytes == 0 {
@@ -147,7 +146,8 @@ impl Engine {
         let op_bytes = op_bytes_max(self.shared.extents.geometry());
         // Cut at multiples, so that a long job touches no block twice more than it must.
         let count = ((offset + bytes).div_ceil(op_bytes) - offset / op_bytes) as u32;
-        let durable = durable && kind != Kind::Read;
+        let durable = durable && kind != Kind::Read
+            || kind.is_write() && self.shared.volumes[volume].acknowledges_durably;
         let job = Job { asker, volume, kind, bytes, durable, buffer, offset };
         let id = self.shared.answers.begin(job, count);
         let mut at = offset;
@@ -159,29 +159,6 @@ impl Engine {
             });
             at = end;
         }
-    }
-
-    /// The cached extents of a range. The stores are not asked, so all of it counts as allocated.
-    fn describe(&mut self, volume: usize, range: Range<u64>) -> Answer {
-        let mut cache: Vec<Extent> = Vec::new();
-        let mut at = range.start;
-        let mut push = |from: &mut u64, to: u64, flags: u32| {
-            if cache.len() < EXTENTS_MAX && *from < to {
-                cache.push(Extent { len_bytes: (to - *from) as u32, flags });
-            }
-            *from = to.max(*from);
-        };
-        let units = units_of(&range);
-        let aligned = units.start * UNIT_BYTES..units.end * UNIT_BYTES;
-        let Shared { extents, volumes, .. } = &mut self.shared;
-        extents.visit(volumes[volume].number, aligned, |part, is_dirty| {
-            push(&mut at, part.offset.min(range.end), 0);
-            let flags = Context::CACHED | if is_dirty { Context::DIRTY } else { 0 };
-            push(&mut at, (part.offset + part.bytes).min(range.end), flags);
-        });
-        push(&mut at, range.end, 0);
-        let allocation = vec![Extent { len_bytes: (range.end - range.start) as u32, flags: 0 }];
-        Answer::Parts { allocation, cache }
     }
 
     /// Begins an operation: it claims its range.
@@ -292,7 +269,7 @@ impl Engine {
                 work.stored_part(fill, completion.buffer, result);
                 After::Waits
             }),
-            Io::Through { .. } | Io::WriteBack { .. } | Io::Flush { .. } => {
+            Io::Through { .. } | Io::WriteBack { .. } | Io::Flush { .. } | Io::Describe { .. } => {
                 debug_assert!(false, "{io:?} is a store's");
             }
         }
@@ -301,7 +278,7 @@ impl Engine {
     /// A store has done a request.
     fn backing_done(&mut self, completion: backing::Completion) {
         let Some(io) = self.shared.device.owner(completion.token) else { return };
-        let backing::Completion { mut buffer, result, bytes, session, .. } = completion;
+        let backing::Completion { mut buffer, result, bytes, session, extents, .. } = completion;
         match io {
             Io::Gather { op, held } => {
                 if let Some(rest) = buffer.get_mut(bytes as usize..) {
@@ -326,6 +303,10 @@ impl Engine {
                     self.carry_out(act);
                 }
                 self.shared.flush_store(at);
+            }
+            Io::Describe { number } => {
+                let extents = if result.is_ok() { extents } else { Vec::new() };
+                self.shared.described(number, &extents);
             }
             Io::Store { .. } => debug_assert!(false, "{io:?} is the cache's"),
         }
@@ -411,6 +392,7 @@ impl Engine {
                 if self.shared.note_clean(at, runs) {
                     self.call_parked();
                 }
+                self.shared.refuse_waiters(at);
             }
             Act::Wait { until_ns } => self.shared.write_back.wake_at(until_ns),
             Act::Send { .. } => debug_assert!(false, "what was copied is sent where it is: see `copied`"),

@@ -73,6 +73,10 @@ impl Work<'_> {
                 Verdict::Ready => {}
                 Verdict::Clean => return self.try_later(After::Parks),
                 Verdict::Busy => return self.try_later(After::Crowds),
+                Verdict::Full => {
+                    self.shared.refuse_for_room(self.op);
+                    return self.end();
+                }
             }
         }
         let verdict = write_back.plan(*now_ns, extents, &mut request, &mut self.op.plan);
@@ -81,6 +85,10 @@ impl Work<'_> {
         match verdict {
             Verdict::Clean => return self.try_later(After::Parks),
             Verdict::Busy => return self.try_later(After::Crowds),
+            Verdict::Full => {
+                self.shared.refuse_for_room(self.op);
+                return self.end();
+            }
             Verdict::Ready => {}
         }
         // An operation is small beside the cache: only plans in flight and dirty blocks can block all of them.

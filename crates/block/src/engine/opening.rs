@@ -14,6 +14,7 @@ use tiermem_tier::block::BlockIo;
 use super::Engine;
 use super::client_jobs::Answers;
 use super::config::{EngineConfig, EngineError, VolumeConfig};
+use super::descriptions::Descriptions;
 use super::device::Device;
 use super::memory::Memory;
 use super::op::units_of;
@@ -104,6 +105,7 @@ impl Engine {
                 device: Device::new(cache, data_at),
                 memory: Memory::new(config.memory_bytes),
                 unstored: Unstored::default(),
+                descriptions: Descriptions::default(),
                 volumes: Volumes::default(),
                 answers: Answers::default(),
                 pool: BufferPool::default(),

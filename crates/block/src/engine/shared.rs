@@ -9,6 +9,7 @@ use tiermem_policy::extents::{Extents, Mode, Part, Service, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::client_jobs::{Answers, Concluded};
+use super::descriptions::Descriptions;
 use super::device::{Device, Io};
 use super::flushing::Waiter;
 use super::memory::Memory;
@@ -36,6 +37,7 @@ pub(super) struct Shared {
     pub device: Device,
     pub memory: Memory,
     pub unstored: Unstored,
+    pub descriptions: Descriptions,
     pub volumes: Volumes,
     pub answers: Answers,
     pub pool: BufferPool,
@@ -86,6 +88,9 @@ impl Shared {
             // Nothing of the cache outlives the process, or not all: so all that is dirty goes to the store.
             epoch = self.write_back.cleaner_mut().close_epoch(volume.number);
             if let Some(epoch) = epoch {
+                if self.write_back.cleaner().standing(volume.number).refuses {
+                    return self.refuse_flush(asker, at);
+                }
                 self.write_back.cleaner_mut().want(volume.number, epoch);
             }
         }
@@ -96,6 +101,29 @@ impl Shared {
         }
         volume.flushing.wait(Waiter { asker, is_write, epoch, flush, promise });
         self.flush_store(at);
+    }
+
+    /// An operation would have to wait for a store that has no room.
+    pub fn refuse_for_room(&mut self, op: &mut Op) {
+        self.volumes[op.volume].counts.full_refusals += 1;
+        op.failure = Some(failure(&BackingError::Full));
+    }
+
+    /// A flush would have to wait for a store that has no room.
+    fn refuse_flush(&mut self, asker: Asker, at: usize) {
+        self.volumes[at].counts.full_refusals += 1;
+        self.answers.tell(asker, Err(failure(&BackingError::Full)));
+    }
+
+    /// Those who wait for a store may wait no longer, as it has no room. Writes learn that when they try again; flushes here.
+    pub fn refuse_waiters(&mut self, at: usize) {
+        let standing = self.write_back.cleaner().standing(self.volumes[at].number);
+        if standing.refuses {
+            for waiter in self.volumes[at].flushing.take_for_epoch() {
+                self.refuse_flush(waiter.asker, at);
+            }
+        }
+        self.volumes.tell_of_room(at, standing, self.now_ns);
     }
 
     /// Begins a flush of the store if a client needs one and none runs.
@@ -169,10 +197,14 @@ impl Shared {
     pub fn write_back_failed(&mut self, at: usize, act: Token, error: &BackingError) {
         let number = self.volumes[at].number;
         let before_ns = self.write_back.cleaner().standing(number).retry_at_ns;
-        let acts = self.write_back.tell(self.now_ns, act, Outcome::Failed);
+        let is_full = *error == BackingError::Full;
+        let outcome = if is_full { Outcome::Full } else { Outcome::Failed };
+        let acts = self.write_back.tell(self.now_ns, act, outcome);
         debug_assert!(acts.is_empty(), "nothing follows from a failure");
         self.volumes[at].counts.write_back_failures += 1;
-        let retry_at_ns = self.write_back.cleaner().standing(number).retry_at_ns;
+        let standing = self.write_back.cleaner().standing(number);
+        let retry_at_ns = standing.retry_at_ns;
+        self.volumes.tell_of_room(at, standing, self.now_ns);
         if retry_at_ns > before_ns {
             let retry_after_ms = retry_at_ns.saturating_sub(self.now_ns) / 1_000_000;
             tracing::warn!(volume = self.volumes.name(at), %error, retry_after_ms,

@@ -124,6 +124,10 @@ pub struct ExportStatus {
     pub write_back_groups_grown: u64,
     /// For how long the store has been whole, seconds: an image as of a flush. None while a group is under way, and in other orders.
     pub store_whole_s: Option<f64>,
+    /// For how long its store has had no room for some of what is written back, seconds. None while it has.
+    pub store_full_s: Option<f64>,
+    /// Whether writes fail that would have to wait for its store, which has no room.
+    pub refuses_writes: bool,
     /// Its quota of the cache.
     pub quota_bytes: Option<u64>,
     /// The number of the owner of its space: exports without a quota share number 0.
@@ -228,6 +232,8 @@ impl Engine {
             store_whole_s: standing
                 .whole_since_ns
                 .map(|since_ns| now_ns.saturating_sub(since_ns) as f64 / 1e9),
+            store_full_s: standing.full_since_ns.map(|since_ns| now_ns.saturating_sub(since_ns) as f64 / 1e9),
+            refuses_writes: standing.refuses,
             quota_bytes: volume.quota_bytes,
             share: volume.share.0,
             share_held_bytes: extents.shares().held_bytes(volume.share),

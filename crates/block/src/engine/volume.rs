@@ -3,6 +3,7 @@
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
+use tiermem_policy::extents::cleaner::Standing;
 use tiermem_policy::extents::{Mode, Share, Volume};
 
 use super::claims::Claims;
@@ -24,12 +25,26 @@ pub(super) struct VolumeState {
     /// The share that its blocks are charged to, and that share's quota.
     pub share: Share,
     pub quota_bytes: Option<u64>,
+    /// Whether each write is to be durable before its client is told.
+    pub acknowledges_durably: bool,
     pub claims: Claims,
     pub counts: Counts,
     pub flushing: Flushing,
     pub pairing: Pairing,
     /// Until when nothing more is said of requests that the store fails.
     quiet_until_ns: u64,
+    /// What was said of its store's room.
+    room: Room,
+}
+
+/// Whether a store has room for what is written back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Room {
+    #[default]
+    Some,
+    None,
+    /// None, and those who would wait for it are refused.
+    Refuses,
 }
 
 /// Least time between messages about failed requests of a store.
@@ -52,11 +67,13 @@ impl VolumeState {
             mode: config.mode,
             share: Share(config.share),
             quota_bytes: config.quota_bytes,
+            acknowledges_durably: config.acknowledges_durably,
             claims: Claims::default(),
             counts: Counts::default(),
             flushing: Flushing::default(),
             pairing: Pairing::default(),
             quiet_until_ns: 0,
+            room: Room::default(),
         }
     }
 }
@@ -102,6 +119,39 @@ impl Volumes {
     pub fn complain(&mut self, at: usize, now_ns: u64, offset: u64, failure: &Failure) {
         if self.states[at].may_complain(now_ns) {
             tracing::warn!(volume = self.name(at), offset, error = failure.1, "a request fails");
+        }
+    }
+
+    /// Says whether the store of the volume at a place has room, when that has changed.
+    pub fn tell_of_room(&mut self, at: usize, standing: Standing, now_ns: u64) {
+        let room = match standing {
+            Standing { full_since_ns: None, .. } => Room::Some,
+            Standing { refuses: false, .. } => Room::None,
+            Standing { refuses: true, .. } => Room::Refuses,
+        };
+        let before = std::mem::replace(&mut self.states[at].room, room);
+        if before == room {
+            return;
+        }
+        let volume = self.name(at);
+        let full_s = standing.full_since_ns.map(|since_ns| now_ns.saturating_sub(since_ns) / 1_000_000_000);
+        let dirty_bytes = standing.unwritten_bytes();
+        match room {
+            Room::Some => tracing::info!(volume, "the store has room again, and has all that it had refused"),
+            Room::None if before == Room::Refuses => {
+                tracing::info!(volume, full_s, "the store takes something again: writes wait for it");
+            }
+            Room::None => tracing::warn!(
+                volume,
+                dirty_bytes,
+                "the store is full: give it room; writes go on as long as the cache has"
+            ),
+            Room::Refuses => tracing::error!(
+                volume,
+                full_s,
+                dirty_bytes,
+                "the store is full, and so is the cache: writes that would have to wait fail, until the store has room"
+            ),
         }
     }
 

@@ -118,7 +118,7 @@ fn states(text: &mut Exposition, exports: &[Labelled<'_>]) {
         text.sample("block_export_info", &format!("{{{label},mode=\"{mode}\",store=\"{store}\"}}"), 1);
     }
     type Field = (&'static str, &'static str, fn(&ExportView) -> Option<f64>);
-    const FIELDS: [Field; 13] = [
+    const FIELDS: [Field; 15] = [
         ("block_size_bytes", "Size of the export.", |export| Some(export.status.size_bytes as f64)),
         ("block_dirty_bytes", "Dirty bytes of the export.", |export| Some(export.status.dirty_bytes as f64)),
         (
@@ -144,6 +144,16 @@ fn states(text: &mut Exposition, exports: &[Labelled<'_>]) {
             "block_store_whole_seconds",
             "For how long the store has been an image as of a flush; absent while a group is being written to it.",
             |export| export.status.store_whole_s,
+        ),
+        (
+            "block_store_full_seconds",
+            "For how long the store has had no room for some of what is written back; 0 while it has.",
+            |export| Some(export.status.store_full_s.unwrap_or(0.0)),
+        ),
+        (
+            "block_refuses_writes",
+            "1 if writes fail that would have to wait for a store without room, else 0.",
+            |export| Some(f64::from(u8::from(export.status.refuses_writes))),
         ),
         ("block_quota_bytes", "Quota of the export in the cache, if it has one.", |export| {
             export.status.quota_bytes.map(|bytes| bytes as f64)
@@ -221,7 +231,7 @@ const SPLIT_COUNTS: [SplitFamily; 5] = [
 /// A family, and its value.
 type PlainFamily = (&'static str, &'static str, fn(&Counts) -> u64);
 /// Counters with one value for each export.
-const PLAIN_COUNTS: [PlainFamily; 9] = [
+const PLAIN_COUNTS: [PlainFamily; 10] = [
     ("block_missed_requests_total", "Reads and writes that missed at least a part.", |counts| {
         counts.missed_requests
     }),
@@ -245,6 +255,11 @@ const PLAIN_COUNTS: [PlainFamily; 9] = [
     ("block_write_back_failures_total", "Writes and flushes of write-back that failed.", |counts| {
         counts.write_back_failures
     }),
+    (
+        "block_full_refusals_total",
+        "Parts of writes, and flushes, that failed because the store has no room.",
+        |counts| counts.full_refusals,
+    ),
 ];
 
 /// Counters of exports.
@@ -316,6 +331,8 @@ mod tests {
             status: ExportStatus {
                 name: name.into(),
                 quota_bytes,
+                store_full_s: quota_bytes.map(|_| 7.0),
+                refuses_writes: quota_bytes.is_some(),
                 counts: Counts { reads: 9, read_hits: 7, core_read_bytes: 4096, ..Counts::default() },
                 ..ExportStatus::default()
             },
@@ -350,6 +367,11 @@ mod tests {
         let volume = "tiermem_block_io_bytes_total{export=\"disk\",device=\"core\",op=\"read\"}";
         assert_eq!(samples[volume], 4096.0);
         assert_eq!(samples["tiermem_block_quota_bytes{export=\"disk\"}"], 5.0);
+        let full =
+            |family: &str, export: &str| samples[&format!("tiermem_block_{family}{{export=\"{export}\"}}")];
+        assert_eq!((full("store_full_seconds", "disk"), full("refuses_writes", "disk")), (7.0, 1.0));
+        let other = "odd \\\"name";
+        assert_eq!((full("store_full_seconds", other), full("refuses_writes", other)), (0.0, 0.0));
         let quotas = samples.keys().filter(|series| series.starts_with("tiermem_block_quota_bytes"));
         assert_eq!(quotas.count(), 1, "an export without a quota has none");
         let bucket = |le| {

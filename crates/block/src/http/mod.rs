@@ -47,10 +47,14 @@ impl tiermem_live::View for View {
 
     fn trouble(&self) -> Option<&'static str> {
         let has_failed = self.cache.log.as_ref().is_some_and(|log| log.failure.is_some());
-        match (has_failed, self.cache.out_of_use) {
-            (true, _) => Some("the log cannot be written: writes and flushes fail\n"),
-            (false, true) => Some("the cache is out of use: its device fails, and the stores serve alone\n"),
-            (false, false) => None,
+        let is_full = self.exports.iter().any(|export| export.status.refuses_writes);
+        match () {
+            () if has_failed => Some("the log cannot be written: writes and flushes fail\n"),
+            () if self.cache.out_of_use => {
+                Some("the cache is out of use: its device fails, and the stores serve alone\n")
+            }
+            () if is_full => Some("the store of an export is full, and so is the cache: its writes fail\n"),
+            () => None,
         }
     }
 }

@@ -10,11 +10,11 @@ use std::time::Instant;
 use tiermem_tier::block::AlignedBuffer;
 
 use super::ServerConfig;
-use super::connections::{Answered, Core, SCRATCH_BYTES};
+use super::connections::{Answered, Core, EXTENTS_MAX, SCRATCH_BYTES, memory_bytes};
 use super::reply_queue::ReplyQueue;
 use super::stats::{ConnectionStats, ExportStats, Traffic};
 use super::stream::Stream;
-use crate::disks::{Answer, Disks, UNIT_BYTES};
+use crate::disks::{Answer, Disks, Piece, UNIT_BYTES};
 use crate::nbd::{
     Command, Context as MetaContext, Errno, Extent, Extents, Fault, Incoming, Replies, Request, RequestError,
     Requests, Session,
@@ -27,8 +27,11 @@ const ROUNDS_MAX: usize = 16;
 const DIRECT_BYTES: u32 = 16 * 1024;
 /// Bytes of one read after a long write: mostly the next one's header, so that little of its payload is copied.
 const SHORT_READ_BYTES: usize = 4096;
-/// Extents in one answer.
-const EXTENTS_MAX: usize = 8192;
+
+/// A buffer of a reply may be longer than its bytes by this part of them,
+const SPARE_PART: usize = 8;
+/// and by the units at both ends.
+const SPARE_BYTES: usize = 2 * UNIT_BYTES as usize;
 
 /// Why a connection has ended.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +78,17 @@ impl<D: Disks> Drop for ConnectionGuard<D> {
     fn drop(&mut self) {
         self.core.borrow_mut().leave(self.id);
     }
+}
+
+/// A piece in a buffer that is not much longer than the piece: what lies around it would take memory until the client has read the reply.
+fn fitting(piece: Piece, disks: &mut impl Disks) -> Piece {
+    if piece.buffer.len() <= piece.bytes + piece.bytes / SPARE_PART + SPARE_BYTES {
+        return piece;
+    }
+    let mut buffer = disks.lend(piece.bytes);
+    buffer[..piece.bytes].copy_from_slice(&piece.buffer[piece.from..piece.from + piece.bytes]);
+    disks.give_back(piece.buffer);
+    Piece { buffer, from: 0, bytes: piece.bytes }
 }
 
 /// One client's transmission.
@@ -155,7 +169,7 @@ impl<D: Disks> Connection<D> {
     /// Reports the memory in use for this client outside of jobs.
     fn tell_held(&self, core: &mut Core<D>) {
         let filling = self.filling.as_ref().map_or(0, |filling| filling.buffer.len());
-        core.hold(self.place.id, (filling + self.reply_queue.bytes()) as u64);
+        core.hold(self.place.id, (filling + self.reply_queue.memory_bytes()) as u64);
     }
 
     fn serve(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -231,7 +245,10 @@ impl<D: Disks> Connection<D> {
                 self.reply_queue.head(|out| {
                     self.replies.read_whole(request.cookie, request.offset, request.len_bytes, out);
                 });
-                pieces.into_iter().for_each(|piece| self.reply_queue.payload(piece));
+                let mut core = self.place.core.borrow_mut();
+                for piece in pieces {
+                    self.reply_queue.payload(fitting(piece, &mut core.disks));
+                }
                 Ok(())
             }
             (Command::BlockStatus, Answer::Parts { allocation, cache }) => {
@@ -279,10 +296,14 @@ impl<D: Disks> Connection<D> {
         self.stream.poll_flush(cx)
     }
 
-    /// Whether too much is in flight to look at a further request.
+    /// Whether too much is in flight, or too many replies were not read, to look at a further request.
     fn is_full(&self, core: &mut Core<D>) -> bool {
         let (jobs, bytes) = core.held(self.place.id);
-        jobs >= self.jobs_max || bytes + self.reply_queue.bytes() as u64 >= self.bytes_max
+        if jobs >= self.jobs_max || bytes + self.reply_queue.memory_bytes() as u64 >= self.bytes_max {
+            return true;
+        }
+        self.tell_held(core);
+        !core.may_hold(self.place.id, 0)
     }
 
     /// Reads what has arrived, once; pending when nothing has or too much is in flight.
@@ -344,12 +365,8 @@ impl<D: Disks> Connection<D> {
 
     /// Whether there is memory for what a request brings or asks for.
     fn may_take(&self, core: &mut Core<D>, request: &Request) -> bool {
-        let bytes = match request.command {
-            Command::Read | Command::Write => u64::from(request.len_bytes),
-            _ => return true,
-        };
         self.tell_held(core);
-        core.may_hold(self.place.id, bytes)
+        core.may_hold(self.place.id, memory_bytes(request))
     }
 
     /// Takes in what was read.
@@ -369,7 +386,7 @@ impl<D: Disks> Connection<D> {
 
     /// Hands a request on, and counts how long that takes.
     fn dispatch(&self, core: &mut Core<D>, request: Request, buffer: AlignedBuffer) {
-        let since = core.submit(self.place.id, request, buffer);
+        let since = core.submit(self.place.id, request, buffer, self.session.contexts);
         self.export.times.processed(request.command, since.elapsed());
     }
 

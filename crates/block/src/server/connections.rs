@@ -11,10 +11,17 @@ use tiermem_tier::block::AlignedBuffer;
 use super::buffers::Buffers;
 use crate::disks::{Answer, Asker, Disks, Job, Outcome, Task, UNIT_BYTES};
 use crate::nbd::wire::CommandFlags;
-use crate::nbd::{Command, Errno, Request};
+use crate::nbd::{Command, Contexts, Errno, Request};
 
 /// What one call reads at most: some thousand requests, or fifteen writes of 4 KiB.
 pub(super) const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// Extents in one answer.
+pub(super) const EXTENTS_MAX: usize = 8192;
+/// An extent on the wire, and in memory.
+const EXTENT_BYTES: u64 = 8;
+/// A reply without data.
+const HEAD_BYTES: u64 = 32;
 
 /// A request with a completed job.
 #[derive(Debug)]
@@ -89,6 +96,27 @@ fn charge(request: &Request) -> u64 {
     }
 }
 
+/// Memory that a request takes from when it is read until it is answered, and its reply then: whole units, as buffers have them.
+pub(super) fn memory_bytes(request: &Request) -> u64 {
+    let end = request.offset.saturating_add(request.len_bytes.into());
+    let units = end.div_ceil(UNIT_BYTES) - request.offset / UNIT_BYTES;
+    match request.command {
+        Command::Read | Command::Write => units * UNIT_BYTES,
+        // For each context.
+        Command::BlockStatus => 2 * EXTENT_BYTES * units.min(EXTENTS_MAX as u64),
+        _ => HEAD_BYTES,
+    }
+}
+
+/// Memory that an answer takes.
+fn answer_bytes(result: &Result<Answer, (Errno, String)>) -> u64 {
+    match result {
+        Ok(Answer::Data(pieces)) => pieces.iter().map(|piece| piece.buffer.len() as u64).sum(),
+        Ok(Answer::Parts { allocation, cache }) => EXTENT_BYTES * (allocation.len() + cache.len()) as u64,
+        _ => HEAD_BYTES,
+    }
+}
+
 impl<D: Disks> Core<D> {
     /// No connection yet. All connections together may hold `buffers_bytes_max`, beside a little for each.
     pub(super) fn new(disks: D, buffers_bytes_max: u64) -> Self {
@@ -144,7 +172,7 @@ impl<D: Disks> Core<D> {
             waiting: false,
             is_paused: false,
         });
-        self.buffers.enter(at);
+        self.buffers.enter(at, disk);
         id
     }
 
@@ -173,7 +201,7 @@ impl<D: Disks> Core<D> {
         waker.into_iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Sets the bytes that a connection holds: payloads that are arriving, and unsent replies.
+    /// Sets the bytes that a connection holds: payloads that are arriving, and replies in its queue.
     pub(super) fn hold(&mut self, id: u64, bytes: u64) {
         self.buffers.set(place(id), bytes);
         self.wake_served();
@@ -233,8 +261,14 @@ impl<D: Disks> Core<D> {
         }
     }
 
-    /// Submits `request` to its disk, with the payload if it is a write; returns when it began.
-    pub(super) fn submit(&mut self, id: u64, request: Request, buffer: AlignedBuffer) -> Instant {
+    /// Submits `request` to its disk, with the payload if it is a write, and what a description is to be in; returns when it began.
+    pub(super) fn submit(
+        &mut self,
+        id: u64,
+        request: Request,
+        buffer: AlignedBuffer,
+        contexts: Contexts,
+    ) -> Instant {
         let since = Instant::now();
         let number = self.number(0);
         let connection_state = self.connection_state(id);
@@ -249,6 +283,7 @@ impl<D: Disks> Core<D> {
         connection_state.bytes += bytes;
         let disk = connection_state.disk;
         self.under_way += 1;
+        self.buffers.begin(place(id), memory_bytes(&request));
         self.loads[disk].bytes += bytes;
         let task = match request.command {
             Command::Read => Task::Read,
@@ -256,7 +291,7 @@ impl<D: Disks> Core<D> {
             Command::Trim => Task::Trim,
             Command::WriteZeroes => Task::Zero,
             Command::Cache => Task::Prefetch,
-            Command::BlockStatus => Task::Describe,
+            Command::BlockStatus => Task::Describe(contexts),
             // A disconnect is no job; it never comes here.
             Command::Flush | Command::Disconnect => Task::Flush,
         };
@@ -302,7 +337,9 @@ impl<D: Disks> Core<D> {
         connection_state.under_way -= 1;
         connection_state.bytes -= bytes;
         let (taken, disk) = (connection_state.taken, connection_state.disk);
+        self.buffers.end(at, memory_bytes(&request));
         if taken {
+            self.buffers.mail(at, answer_bytes(&outcome.result));
             connection_state.answers.push(Answered { request, since, result: outcome.result });
             if connection_state.answers.len() == 1 && awake != Some(connection) {
                 connection_state.waker.iter().for_each(Waker::wake_by_ref);
@@ -313,6 +350,7 @@ impl<D: Disks> Core<D> {
         }
         self.under_way -= 1;
         self.loads[disk].bytes -= bytes;
+        self.wake_served();
         if !self.loads[disk].waiting.is_empty() && !self.is_saturated(disk) {
             for at in std::mem::take(&mut self.loads[disk].waiting) {
                 if let Some(connection_state) = &mut self.connections[at] {
@@ -326,6 +364,7 @@ impl<D: Disks> Core<D> {
     /// Exchanges the answers for `empty`.
     pub(super) fn take_mail(&mut self, id: u64, empty: &mut Vec<Answered>) {
         debug_assert!(empty.is_empty());
+        self.buffers.mail_taken(place(id));
         std::mem::swap(&mut self.connection_state(id).answers, empty);
     }
 
@@ -436,9 +475,9 @@ mod tests {
     fn outcomes_find_who_asked_though_cookies_repeat() {
         let mut core = Core::new(Held::default(), 1 << 20);
         let (a, b) = (core.enter(0), core.enter(0));
-        core.submit(a, read(1), AlignedBuffer::empty());
-        core.submit(a, read(2), AlignedBuffer::empty());
-        core.submit(b, read(3), AlignedBuffer::empty());
+        core.submit(a, read(1), AlignedBuffer::empty(), Contexts::none());
+        core.submit(a, read(2), AlignedBuffer::empty(), Contexts::none());
+        core.submit(b, read(3), AlignedBuffer::empty(), Contexts::none());
         assert_eq!((core.held(a), core.under_way()), ((2, 2 * 8192), 3));
         assert!(core.is_saturated(0), "it bounds what all have under way");
         for offset in [3, 2] {
@@ -454,8 +493,8 @@ mod tests {
     fn jobs_outlive_their_connection_and_leave_nothing() {
         let mut core = Core::new(Held::default(), 1 << 20);
         let id = core.enter(0);
-        core.submit(id, read(1), AlignedBuffer::empty());
-        core.submit(id, read(2), AlignedBuffer::empty());
+        core.submit(id, read(1), AlignedBuffer::empty(), Contexts::none());
+        core.submit(id, read(2), AlignedBuffer::empty(), Contexts::none());
         core.disks.finish(1);
         core.collect(None);
         core.leave(id);
@@ -473,10 +512,10 @@ mod tests {
     fn an_outcome_that_comes_twice_is_nobodys() {
         let mut core = Core::new(Held::default(), 1 << 20);
         let id = core.enter(0);
-        core.submit(id, read(1), AlignedBuffer::empty());
+        core.submit(id, read(1), AlignedBuffer::empty(), Contexts::none());
         let asker = core.disks.finish(1);
         core.collect(None);
-        core.submit(id, read(2), AlignedBuffer::empty());
+        core.submit(id, read(2), AlignedBuffer::empty(), Contexts::none());
         core.disks.done.push(Outcome { asker, result: Ok(Answer::Done) });
         core.collect(None);
         assert_eq!((answers(&mut core, id), core.under_way()), (vec![1], 1));

@@ -8,8 +8,8 @@
 //! - the jobs and bytes in flight of a connection are limited, replies that it has not read included. At the limit it
 //!   is not read from, so a client that does not read its replies stalls only itself;
 //! - the bytes in flight of a disk are limited over all connections. At the limit its connections are not read from;
-//! - the bytes of arriving payloads and of unread replies are limited over all clients. At the limit large requests
-//!   wait, and a client that holds much and makes no progress is shut out.
+//! - the bytes of arriving payloads and of unread replies, and with them those in flight of a disk, are limited over all clients.
+//!   At the limit requests wait, and a client that holds much and makes no progress is shut out.
 //!
 //! A connection that ends in any way leaves only its jobs in flight; their outcomes are discarded.
 
@@ -51,8 +51,8 @@ pub struct ServerConfig {
     pub jobs_max: usize,
     /// Bytes of one connection's jobs and of replies that it has not read; one request may go beyond it. Default 16 MiB.
     pub bytes_max: u64,
-    /// Bytes of all clients' payloads on their way and of replies that were not read, beside 64 KiB for each client; 64 MiB at least.
-    /// Default 256 MiB.
+    /// Bytes of all clients' payloads on their way, of one disk's jobs and of replies that were not read, beside 64 KiB for each client;
+    /// 64 MiB at least. Default 256 MiB.
     pub buffers_bytes_max: u64,
     /// Time without progress after which a client that holds much of that is shut out while others wait. Default 10 s.
     pub stall_timeout: Duration,

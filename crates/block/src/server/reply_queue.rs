@@ -29,6 +29,8 @@ pub(super) struct ReplyQueue {
     heads_sent: usize,
     items: VecDeque<Item>,
     bytes: usize,
+    /// Length of all buffers of payloads, sent parts included.
+    buffer_bytes: usize,
 }
 
 impl ReplyQueue {
@@ -39,6 +41,11 @@ impl ReplyQueue {
     /// Bytes that were not sent.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Memory that it takes, but for the little room that it keeps when all is sent.
+    pub(super) fn memory_bytes(&self) -> usize {
+        if self.is_empty() { 0 } else { self.buffer_bytes + self.heads.capacity() }
     }
 
     /// Appends what `write` appends, which is no payload.
@@ -57,6 +64,7 @@ impl ReplyQueue {
     pub(super) fn payload(&mut self, piece: Piece) {
         if piece.bytes > 0 {
             self.bytes += piece.bytes;
+            self.buffer_bytes += piece.buffer.len();
             self.items.push_back(Item::Payload(piece));
         }
     }
@@ -100,6 +108,7 @@ impl ReplyQueue {
                 break;
             }
             if let Some(Item::Payload(piece)) = self.items.pop_front() {
+                self.buffer_bytes -= piece.buffer.len();
                 free(piece.buffer);
             }
         }
@@ -152,9 +161,13 @@ mod tests {
                 expected.extend(vec![n | 0x80; bytes]);
             }
             assert_eq!(reply_queue.bytes(), expected.len());
+            // The first piece is empty.
+            assert_eq!(reply_queue.buffer_bytes, 19 * 8192);
+            assert!(reply_queue.memory_bytes() >= 19 * 8192 + 20 * 8);
             let (sent, freed) = drain(&mut reply_queue, step);
             assert_eq!((sent == expected, freed), (true, 19), "step {step}");
             assert!(reply_queue.items.is_empty() && reply_queue.heads.is_empty());
+            assert_eq!(reply_queue.buffer_bytes, 0);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tiermem_base::Rng;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Task, UNIT_BYTES};
 use tiermem_block::journal::{Layout, LayoutConfig};
-use tiermem_block::nbd::Context;
+use tiermem_block::nbd::{Context, Contexts};
 use tiermem_policy::extents::{Fill, Mode};
 use tiermem_tier::block::{BadPlace, Failing, Op, Troubles};
 
@@ -120,7 +120,7 @@ impl World {
         self.engine.submit(Job {
             asker,
             disk: volume,
-            task: Task::Describe,
+            task: Task::Describe(Contexts::none().with(Context::Cache)),
             offset: 0,
             bytes: size_bytes,
             durable: false,

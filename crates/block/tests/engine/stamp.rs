@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use tiermem_block::nbd::Extent;
+use tiermem_block::nbd::wire::STATE_ZERO;
+
 /// Bytes that are written as a whole: one stamp.
 pub const STAMP_BYTES: u64 = 512;
 
@@ -101,4 +104,27 @@ pub fn stamps_of(range: &Range<u64>) -> Range<usize> {
 pub fn value_of(stamped: &[u8]) -> Option<u64> {
     let value = u64::from_le_bytes(stamped[..8].try_into().unwrap());
     (stamped[..stamped.len() - 8] == stamped[8..]).then_some(value)
+}
+
+/// Checks a description that was asked for as number `began`: it is of all of the range, and what it says to be zeroes may be read as such.
+pub fn assert_described(
+    stamps: &[Stamp],
+    range: &Range<u64>,
+    began: u64,
+    allocation: &[Extent],
+    cache: &[Extent],
+) {
+    let total: u64 = cache.iter().map(|part| u64::from(part.len_bytes)).sum();
+    assert_eq!(total, range.end - range.start);
+    let mut at = range.start;
+    for part in allocation {
+        let end = at + u64::from(part.len_bytes);
+        let is_zero = part.flags & STATE_ZERO != 0;
+        for stamp in (at.div_ceil(STAMP_BYTES)..end / STAMP_BYTES).filter(|_| is_zero) {
+            let stamp = &stamps[stamp as usize];
+            assert!(stamp.may_read(0, began), "byte {at} is no zero, number {began}: {:?}", stamp.history);
+        }
+        at = end;
+    }
+    assert_eq!(at, range.end);
 }

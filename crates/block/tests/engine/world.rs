@@ -7,13 +7,14 @@ use std::sync::Arc;
 use tiermem_base::Rng;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Piece, Task, UNIT_BYTES};
 use tiermem_block::engine::{Drops, Engine, EngineConfig, VolumeConfig};
+use tiermem_block::nbd::Contexts;
 use tiermem_policy::extents::cleaner::{CleanerRules, WriteBackOrder};
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
 use tiermem_tier::backing::MemoryStore;
 use tiermem_tier::block::{BadPlace, MemoryDisk, Op, Simulated, Simulation};
 
 use crate::bad_places::{Devices, Spoiled};
-use crate::stamp::{Entry, STAMP_BYTES, Stamp, stamps_of, value_of};
+use crate::stamp::{Entry, STAMP_BYTES, Stamp, assert_described, stamps_of, value_of};
 
 pub const KIB: u64 = 1 << 10;
 pub const ORDERS: [WriteBackOrder; 3] = [WriteBackOrder::Group, WriteBackOrder::Flush, WriteBackOrder::None];
@@ -345,7 +346,7 @@ impl World {
             Kind::Zero => Task::Zero,
             Kind::Trim => Task::Trim,
             Kind::Prefetch => Task::Prefetch,
-            Kind::Describe => Task::Describe,
+            Kind::Describe => Task::Describe(Contexts::all()),
             Kind::Flush => Task::Flush,
         };
         let lacked = self.setup.bad_places && self.is_lacking(volume, &range);
@@ -440,10 +441,7 @@ impl World {
                 }
             }
             (Kind::Describe, Answer::Parts { allocation, cache }) => {
-                for parts in [allocation, cache] {
-                    let total: u64 = parts.iter().map(|part| u64::from(part.len_bytes)).sum();
-                    assert_eq!(total, range.end - range.start);
-                }
+                assert_described(&model.stamps, &range, began, &allocation, &cache);
             }
             (Kind::Write | Kind::Zero, Answer::Done) => {
                 model.lost[units_touched(&range)].fill(false);

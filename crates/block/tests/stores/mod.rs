@@ -159,6 +159,7 @@ impl<'a> Twin<'a> {
             Op::Flush => Request::flush(token),
             Op::Trim => Request::trim(token, offset, bytes),
             Op::Zero => Request::zero(token, offset, bytes),
+            Op::Describe => Request::describe(token, offset, bytes),
         };
         match op {
             Op::Write => {
@@ -172,7 +173,7 @@ impl<'a> Twin<'a> {
                 self.trimmed[range].fill(false);
             }
             Op::Trim => self.trimmed[range].fill(true),
-            Op::Read | Op::Flush => {}
+            Op::Read | Op::Flush | Op::Describe => {}
         }
         self.flights.insert(token, (op, offset, end));
         self.waited.store.submit(request);
@@ -180,7 +181,7 @@ impl<'a> Twin<'a> {
     }
 
     fn judge(&mut self, done: Vec<Completion>) {
-        for Completion { token, op, offset, bytes, buffer, result, session } in done {
+        for Completion { token, op, offset, bytes, buffer, result, extents, session } in done {
             let asked = self.flights.remove(&token).expect("a token in flight, once");
             assert_eq!((op, offset, offset + bytes), asked, "{}", self.name);
             assert_eq!(result, Ok(()), "{}: {op:?} at {offset}", self.name);
@@ -188,6 +189,20 @@ impl<'a> Twin<'a> {
             if matches!(op, Op::Read | Op::Write) {
                 self.hold(offset as usize, &buffer[..bytes as usize]);
             }
+            let mut at = offset;
+            for extent in &extents {
+                assert!(op == Op::Describe && (extent.bytes > 0 || bytes == 0), "{}: {extents:?}", self.name);
+                assert!(!extent.is_hole || extent.is_zero, "{}: {extents:?}", self.name);
+                if extent.is_zero {
+                    self.hold(at as usize, &vec![0; extent.bytes as usize]);
+                }
+                at += extent.bytes;
+            }
+            assert!(
+                at <= offset + bytes && (at > offset || op != Op::Describe || bytes == 0),
+                "{}: {extents:?}",
+                self.name
+            );
         }
         assert_eq!(self.waited.store.in_flight(), self.flights.len(), "{}", self.name);
     }

@@ -54,7 +54,7 @@ fn log(view: &View, figure: fn(&LogStatus) -> u64) -> Cell {
     maybe_count(view.cache.log.as_ref().map(figure))
 }
 
-const EXPORT: [Field<ExportView>; 59] = [
+const EXPORT: [Field<ExportView>; 62] = [
     ("export", |export| Cell::Text(export.status.name.clone())),
     ("mode", |export| Cell::Text(export.status.mode.to_string())),
     ("size_bytes", |export| Cell::Count(export.status.size_bytes)),
@@ -94,6 +94,8 @@ const EXPORT: [Field<ExportView>; 59] = [
     ("write_back_groups", |export| Cell::Count(export.status.write_back_groups)),
     ("write_back_groups_grown", |export| Cell::Count(export.status.write_back_groups_grown)),
     ("store_whole_s", |export| maybe(export.status.store_whole_s, 3)),
+    ("store_full_s", |export| maybe(export.status.store_full_s, 3)),
+    ("refuses_writes", |export| Cell::Count(u64::from(export.status.refuses_writes))),
     ("quota_bytes", |export| maybe_count(export.status.quota_bytes)),
     ("share", |export| Cell::Count(u64::from(export.status.share))),
     ("share_held_bytes", |export| Cell::Count(export.status.share_held_bytes)),
@@ -102,6 +104,7 @@ const EXPORT: [Field<ExportView>; 59] = [
     ("cache_failures", |export| Cell::Count(export.status.counts.cache_failures)),
     ("poisoned_units", |export| Cell::Count(export.status.counts.poisoned_units)),
     ("write_back_failures", |export| Cell::Count(export.status.counts.write_back_failures)),
+    ("full_refusals", |export| Cell::Count(export.status.counts.full_refusals)),
     ("processing_p50_ns", |export| maybe(export.times.processing_p50_ns, 0)),
     ("processing_p99_ns", |export| maybe(export.times.processing_p99_ns, 0)),
     ("processing_mean_ns", |export| maybe(export.times.processing_mean_ns, 0)),
@@ -192,6 +195,13 @@ fn summary(text: &mut String, view: &View) -> std::fmt::Result {
             text,
             "start   took {bytes} unchecked, which were being overwritten when the last process ended"
         )?;
+    }
+    for ExportView { status, .. } in &view.exports {
+        if let Some(full_s) = status.store_full_s {
+            let writes =
+                if status.refuses_writes { "WRITES FAIL" } else { "writes go on while the cache has room" };
+            writeln!(text, "store   of {} FULL for {}: {writes}", status.name, duration(full_s))?;
+        }
     }
     match &cache.log {
         None => writeln!(text, "log     none: nothing outlives the process"),

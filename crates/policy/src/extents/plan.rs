@@ -54,6 +54,8 @@ pub enum Verdict {
     /// set when one of them is finished. Where no other plan is in flight the request is larger than the cache, and the rest of
     /// it goes past the cache.
     Busy,
+    /// A write that fails: it would wait for its volume's store, which has no room. Only a cleaner says so.
+    Full,
 }
 
 /// The plan of a request: the ranges that it reads and writes, in whole units and in the order of addresses, neighbours merged.

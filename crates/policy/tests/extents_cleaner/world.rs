@@ -20,8 +20,13 @@ pub const S: u64 = 1_000 * MS;
 pub const NEVER: u64 = u64::MAX / 2;
 
 /// Nothing becomes old by itself.
-pub const MARKS: CleanerRules =
-    CleanerRules { order: WriteBackOrder::Flush, age_ns: NEVER, low_percent: 50, high_percent: 75 };
+pub const MARKS: CleanerRules = CleanerRules {
+    order: WriteBackOrder::Flush,
+    age_ns: NEVER,
+    low_percent: 50,
+    high_percent: 75,
+    full_wait_ns: Some(60 * S),
+};
 
 pub struct World {
     pub cleaner: Cleaner,
@@ -157,6 +162,19 @@ impl World {
         let count = now.len();
         now.into_iter().for_each(|act| self.answer(act, fails));
         count
+    }
+
+    /// The store has no room for what is sent to it, or finds that out when it is flushed.
+    pub fn has_no_room(&mut self, which: impl Fn(&Act) -> bool) {
+        let (now, later) = std::mem::take(&mut self.pending).into_iter().partition(|act| which(act));
+        self.pending = later;
+        let now: Vec<Act> = now;
+        for act in now {
+            let (Act::Send { token, .. } | Act::Flush { token, .. }) = act else {
+                panic!("{act:?} needs no room")
+            };
+            self.done(token, Outcome::Full, &mut Vec::new());
+        }
     }
 
     /// Answers everything, again and again, until nothing is under way; without deciding anything anew.

@@ -103,7 +103,7 @@ impl<O: Evict> World<O> {
             match self.cache.plan(&request, &mut plan) {
                 Verdict::Ready => break,
                 Verdict::Clean => assert!(!plan.clean.is_empty()),
-                Verdict::Busy => panic!("no other plan is in flight"),
+                Verdict::Busy | Verdict::Full => panic!("no other plan is in flight, and there is no store"),
             }
             if request.write.is_none() && !self.reads_wait {
                 plan.settle_for_less(&mut request);

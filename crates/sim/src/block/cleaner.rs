@@ -380,12 +380,13 @@ impl Background {
         self.cleaner.set_log_room(true);
         match self.cleaner.may_write(self.clock_ns, &cache.extents, request) {
             Verdict::Ready => {}
-            Verdict::Clean => return Some(Wait::Clean),
+            // Simulated stores have room.
+            Verdict::Clean | Verdict::Full => return Some(Wait::Clean),
             Verdict::Busy => return Some(Wait::Plans),
         }
         match self.cleaner.plan(self.clock_ns, &mut cache.extents, request, plan, &mut self.acts) {
             Verdict::Ready => None,
-            Verdict::Clean => Some(Wait::Clean),
+            Verdict::Clean | Verdict::Full => Some(Wait::Clean),
             Verdict::Busy => Some(Wait::Plans),
         }
     }

@@ -12,7 +12,7 @@ use slab::Slab;
 use super::{AlignedBuffer, Backing, BackingError, Completion, Identity, Op, Request, StoreLabel, Waker};
 
 /// The wrapper. The store inside is given requests that begin and end at multiples of the unit, or that lie behind the last whole
-/// unit of the volume.
+/// unit of the volume. Only what it is asked to describe may be any range.
 pub struct Aligning<B> {
     inner: B,
     unit_bytes: u64,
@@ -96,7 +96,7 @@ impl<B: Backing> Aligning<B> {
             && request.end().is_multiple_of(self.unit_bytes)
             && request.end() <= whole;
         let exact = !self.exact || request.buffer.len() as u64 == request.bytes || request.buffer.is_empty();
-        request.op == Op::Flush || request.offset >= whole || (aligned && exact)
+        matches!(request.op, Op::Flush | Op::Describe) || request.offset >= whole || (aligned && exact)
     }
 
     fn cut(&mut self, request: Request) {

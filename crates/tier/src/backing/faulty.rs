@@ -184,7 +184,7 @@ impl<B: Backing> Faulty<B> {
             return Fate::Fails(failure(failing));
         }
         let probability = match op {
-            Op::Read => faults.read_error,
+            Op::Read | Op::Describe => faults.read_error,
             Op::Write => faults.write_error,
             Op::Flush => faults.flush_error,
             Op::Trim | Op::Zero => faults.zero_error,
@@ -270,7 +270,7 @@ impl<B: Backing> Faulty<B> {
 /// What a request to a store is to a device.
 pub(super) fn device_op(op: Op) -> device::Op {
     match op {
-        Op::Read => device::Op::Read,
+        Op::Read | Op::Describe => device::Op::Read,
         Op::Write | Op::Trim | Op::Zero => device::Op::Write,
         Op::Flush => device::Op::Sync,
     }

@@ -4,11 +4,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::block::Medium;
 use crate::block::completion_queue::Bell;
+use crate::block::{BLOCK_BYTES, Medium};
 use tiermem_base::rng::Rng;
 
-use super::{Backing, BackingError, Completion, Identity, Op, Request, StoreLabel, Waker};
+use super::{
+    Backing, BackingError, Completion, EXTENTS_MAX, Extent, Identity, Op, Request, StoreLabel, Waker,
+};
 
 /// The medium, which outlives its opened stores. Its clones are the same medium.
 #[derive(Clone, Debug)]
@@ -88,6 +90,25 @@ impl MemoryStore {
 }
 
 impl Media {
+    /// Units that read as zeroes, as if they were holes; and the others.
+    pub(super) fn describe(&self, range: Range<usize>) -> Vec<Extent> {
+        let mut extents: Vec<Extent> = Vec::new();
+        let mut at = range.start;
+        while at < range.end && extents.len() < EXTENTS_MAX {
+            let end = ((at / BLOCK_BYTES + 1) * BLOCK_BYTES).min(range.end);
+            let is_zero = self.medium.bytes()[at..end].iter().all(|byte| *byte == 0);
+            match extents.last_mut() {
+                Some(last) if last.is_zero == is_zero => last.bytes += (end - at) as u64,
+                _ => {
+                    let bytes = (end - at) as u64;
+                    extents.push(if is_zero { Extent::hole(bytes) } else { Extent::data(bytes) });
+                }
+            }
+            at = end;
+        }
+        extents
+    }
+
     /// The bytes `at..end` in order to change them.
     pub(super) fn change(&mut self, at: usize, end: usize) -> &mut [u8] {
         self.version += 1;
@@ -116,6 +137,13 @@ impl Backing for MemoryBacking {
                 // Of what a trim may leave, zeroes are what a careless caller notices soonest.
                 Op::Trim | Op::Zero => media.change(at, at + bytes).fill(0),
                 Op::Flush => media.medium.sync(u64::MAX),
+                Op::Describe => {
+                    let extents = media.describe(at..at + bytes);
+                    let session = media.session;
+                    drop(media);
+                    self.done.push(request.described(extents, session));
+                    return self.bell.ring();
+                }
             }
         }
         self.done.push(request.done(answer.unwrap_or(Ok(())), media.session));

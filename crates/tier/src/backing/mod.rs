@@ -44,6 +44,34 @@ pub enum Op {
     Trim,
     /// What is there reads as zeroes.
     Zero,
+    /// Say what is there: data, holes, zeroes. Answered with [`Completion::extents`].
+    Describe,
+}
+
+/// Extents in one answer at most.
+pub const EXTENTS_MAX: usize = 8192;
+
+/// A part of a range, and what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Its length.
+    pub bytes: u64,
+    /// Whether it takes no room.
+    pub is_hole: bool,
+    /// Whether it reads as zeroes.
+    pub is_zero: bool,
+}
+
+impl Extent {
+    /// One of which nothing is known: it counts as data.
+    pub fn data(bytes: u64) -> Self {
+        Extent { bytes, is_hole: false, is_zero: false }
+    }
+
+    /// One that takes no room and reads as zeroes.
+    pub fn hole(bytes: u64) -> Self {
+        Extent { bytes, is_hole: true, is_zero: true }
+    }
 }
 
 /// One request. The buffer travels with it and comes back with the completion.
@@ -77,6 +105,9 @@ pub struct Completion {
     pub buffer: AlignedBuffer,
     /// Whether all of it was done. After a write that failed, any part of it may have been stored, now or later.
     pub result: Result<(), BackingError>,
+    /// The answer to [`Op::Describe`]: what is there from the range's begin on, not always to its end, but something. A store that cannot
+    /// tell has data.
+    pub extents: Vec<Extent>,
     /// The store's session ([`Backing::session`]) in which it was done. Where the store cannot
     /// tell, it is an earlier one, never a later one: a write of a past session must be
     /// treated as lost, and a flush that succeeded covers the completed writes of its session.
@@ -109,6 +140,11 @@ impl Request {
         Request { token, op: Op::Zero, offset, bytes, buffer: AlignedBuffer::empty() }
     }
 
+    /// Asks what `bytes` bytes from byte `offset` on are.
+    pub fn describe(token: u64, offset: u64, bytes: u64) -> Self {
+        Request { token, op: Op::Describe, offset, bytes, buffer: AlignedBuffer::empty() }
+    }
+
     /// The byte behind the last; ends at the largest number there is.
     pub(crate) fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes)
@@ -117,7 +153,17 @@ impl Request {
     /// Its completion.
     pub fn done(self, result: Result<(), BackingError>, session: u64) -> Completion {
         let Request { token, op, offset, bytes, buffer } = self;
-        Completion { token, op, offset, bytes, buffer, result, session }
+        let extents = if op == Op::Describe { vec![Extent::data(bytes)] } else { Vec::new() };
+        Completion { token, op, offset, bytes, buffer, result, extents, session }
+    }
+
+    /// Its completion, where these are known.
+    pub fn described(self, extents: Vec<Extent>, session: u64) -> Completion {
+        let mut done = self.done(Ok(()), session);
+        if !extents.is_empty() {
+            done.extents = extents;
+        }
+        done
     }
 
     /// The answer, where there is nothing to do: the request cannot be, or is about no bytes.
@@ -125,7 +171,7 @@ impl Request {
         if self.op == Op::Flush {
             return None;
         }
-        if self.op != Op::Read && read_only {
+        if !matches!(self.op, Op::Read | Op::Describe) && read_only {
             return Some(Err(BackingError::ReadOnly));
         }
         if self.offset.checked_add(self.bytes).is_none_or(|end| end > size_bytes) {

@@ -40,6 +40,11 @@ impl Target for MemoryStore {
             }
             (Op::Trim | Op::Zero, _) => media.change(at, at + bytes).fill(0),
             (Op::Flush, _) => media.medium.sync(synced),
+            (Op::Describe, Fate::Done) => {
+                let extents = media.describe(at..at + bytes);
+                return request.described(extents, media.session);
+            }
+            (Op::Describe, _) => {}
         }
         let result = match fate {
             Fate::Done => Ok(()),

@@ -14,13 +14,16 @@ use tiermem_tier::block::completion_queue::CompletionSender;
 
 use super::{Bell, NbdOptions};
 use crate::nbd::client::{Event, ReplyError};
-use crate::nbd::wire::{CommandFlags, PAYLOAD_BYTES_PORTABLE, TransmissionFlags};
+use crate::nbd::wire::{CommandFlags, PAYLOAD_BYTES_PORTABLE, STATE_HOLE, STATE_ZERO, TransmissionFlags};
 use crate::nbd::{self, Command, Errno, NbdUri, Rules};
 use crate::nbd_socket::{COPIED_BYTES_MAX, Link};
-use tiermem_tier::backing::{BackingError, Completion, Op, Request};
+use tiermem_tier::backing::{self, BackingError, Completion, Op, Request};
 
 /// The first pause after an attempt to connect that failed.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
+
+/// Most bytes that a server is asked about at a time.
+const DESCRIBED_BYTES_MAX: u64 = 1 << 31;
 
 /// Zeroes for servers that do not know how to make them.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
@@ -36,6 +39,8 @@ struct Job {
     /// Payloads in its buffer that were not sent.
     sending: usize,
     error: Option<BackingError>,
+    /// What the server says of a range, from its begin on.
+    extents: Vec<backing::Extent>,
 }
 
 /// One request to the server; its number is the cookie.
@@ -150,8 +155,15 @@ impl Client {
         loop {
             match self.requests.try_recv() {
                 Ok(request) => {
-                    let job =
-                        Job { request, issued: 0, all_issued: false, parts: 0, sending: 0, error: None };
+                    let job = Job {
+                        request,
+                        issued: 0,
+                        all_issued: false,
+                        parts: 0,
+                        sending: 0,
+                        error: None,
+                        extents: Vec::new(),
+                    };
                     let number = self.jobs.insert(job);
                     self.ready.push_back(number);
                 }
@@ -224,6 +236,7 @@ impl Client {
         let payload_max = u64::from(rules.block.payload_max.min(PAYLOAD_BYTES_PORTABLE)) / least * least;
         let mut bytes = (job.request.bytes - job.issued).min(payload_max.max(least));
         let mut zeroes = false;
+        let mut described_from = 0;
         let command = match job.request.op {
             Op::Read => Command::Read,
             Op::Write => Command::Write,
@@ -239,6 +252,17 @@ impl Client {
             }
             Op::Trim => Command::Trim,
             Op::Zero if offers(TransmissionFlags::SEND_WRITE_ZEROES) => Command::WriteZeroes,
+            Op::Describe if !link.tells_allocation() => {
+                job.all_issued = true;
+                return;
+            }
+            Op::Describe => {
+                // It moves no bytes of the volume, and the server may answer for less; whole blocks around what is wanted.
+                described_from = job.request.offset / least * least;
+                let end = (job.request.offset + job.request.bytes).next_multiple_of(least);
+                bytes = (end - described_from).min(DESCRIBED_BYTES_MAX / least * least);
+                Command::BlockStatus
+            }
             Op::Zero => {
                 zeroes = true;
                 bytes = bytes.min(ZEROES.len() as u64);
@@ -247,9 +271,11 @@ impl Client {
         };
         let (at, flags) = (job.issued, CommandFlags::none());
         job.issued += bytes;
-        job.all_issued = job.issued == job.request.bytes;
+        job.all_issued = job.issued >= job.request.bytes || job.request.op == Op::Describe;
         let cookie = self.parts.insert(SentRequest { job: number });
-        let (offset, len_bytes) = (job.request.offset + at, bytes as u32);
+        let is_description = job.request.op == Op::Describe;
+        let offset = if is_description { described_from } else { job.request.offset + at };
+        let len_bytes = bytes as u32;
         match link.transmission.issue(nbd::Request {
             cookie: cookie as u64,
             command,
@@ -285,8 +311,12 @@ impl Client {
     fn end_if_done(&mut self, number: usize) {
         let Some(job) = self.jobs.get(number) else { return };
         if job.all_issued && job.parts == 0 && job.sending == 0 {
-            let Job { request, error, .. } = self.jobs.remove(number);
-            self.done.push(request.done(error.map_or(Ok(()), Err), self.session.load(Ordering::Acquire)));
+            let Job { request, error, extents, .. } = self.jobs.remove(number);
+            let session = self.session.load(Ordering::Acquire);
+            self.done.push(match error {
+                None if request.op == Op::Describe => request.described(extents, session),
+                error => request.done(error.map_or(Ok(()), Err), session),
+            });
         }
     }
 
@@ -339,7 +369,21 @@ impl Client {
                         }
                         answered.push(number);
                     }
-                    Event::Error { .. } | Event::Extent { .. } => {}
+                    Event::Extent { cookie, offset, extent, .. } => {
+                        let job = &mut jobs[parts[cookie as usize].job];
+                        let wanted = job.request.offset..job.request.offset + job.request.bytes;
+                        // The first may begin before what is wanted, and the last reach beyond it.
+                        let end = (offset + u64::from(extent.len_bytes)).min(wanted.end);
+                        let bytes = end.saturating_sub(offset.max(wanted.start));
+                        if bytes > 0 && job.extents.len() < backing::EXTENTS_MAX {
+                            job.extents.push(backing::Extent {
+                                bytes,
+                                is_hole: extent.flags & STATE_HOLE != 0,
+                                is_zero: extent.flags & STATE_ZERO != 0,
+                            });
+                        }
+                    }
+                    Event::Error { .. } => {}
                 }
             }
         })?;
@@ -368,6 +412,7 @@ impl Client {
         self.ready.clear();
         for (number, job) in &mut self.jobs {
             (job.issued, job.all_issued, job.parts, job.sending, job.error) = (0, false, 0, 0, None);
+            job.extents.clear();
             self.ready.push_back(number);
         }
         self.completion_sender.ring();

@@ -21,8 +21,8 @@ pub enum Act {
         /// At most [`super::BATCH_BYTES`].
         units: Range<u64>,
     },
-    /// Write these units, out of the buffer of the copy that was just answered, to the volume's store. Answer with [`Outcome::Sent`] or
-    /// [`Outcome::Failed`].
+    /// Write these units, out of the buffer of the copy that was just answered, to the volume's store. Answer with [`Outcome::Sent`],
+    /// [`Outcome::Failed`] or [`Outcome::Full`].
     Send {
         /// Its name.
         token: Token,
@@ -31,7 +31,7 @@ pub enum Act {
         /// A run of the units that were copied.
         units: Range<u64>,
     },
-    /// Flush the volume's store. Answer with [`Outcome::Flushed`] or [`Outcome::Failed`].
+    /// Flush the volume's store. Answer with [`Outcome::Flushed`], [`Outcome::Failed`] or [`Outcome::Full`].
     Flush {
         /// Its name.
         token: Token,
@@ -72,6 +72,8 @@ pub enum Outcome<'a> {
     },
     /// It was not done, or perhaps not.
     Failed,
+    /// The same of a [`Act::Send`] or [`Act::Flush`], because the store has no room.
+    Full,
 }
 
 /// An act that is under way.

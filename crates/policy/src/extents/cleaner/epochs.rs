@@ -373,6 +373,16 @@ impl Epochs {
         self.dirty_bytes() + self.leaving_bytes() + written_units * UNIT_BYTES
     }
 
+    /// Units that the flush under way covers.
+    pub(super) fn flushing(&self) -> &UnitSet {
+        &self.flushing
+    }
+
+    /// Units that the store has taken, and may lose.
+    pub(super) fn unflushed(&self) -> [&UnitSet; 2] {
+        [&self.written, &self.flushing]
+    }
+
     /// Bytes that the store has taken and that no flush covers which has begun.
     pub fn unflushed_bytes(&self) -> u64 {
         self.written.units() * UNIT_BYTES

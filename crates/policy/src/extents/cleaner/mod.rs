@@ -37,11 +37,13 @@
 //!   them. Beyond that, or where the store fails or hangs, the group grows to a later flush instead.
 //! - **A store that failed is left alone**, 100 ms at first and twice as long each time, 30 s at most. Bytes whose write failed
 //!   are dirty again.
+//! - **A store without room** ([`no_room`]) is a store that failed; besides, writes that must wait for it are refused after a minute.
 //! - **While the driver's log has no room nothing begins**: bytes that become clean must be noted there. Writes that have begun
 //!   go on.
 
 mod acts;
 pub mod epochs;
+mod no_room;
 mod outcomes;
 mod select;
 mod volume;
@@ -98,6 +100,10 @@ pub struct Standing {
     pub retry_at_ns: u64,
     /// The store's session, as it was told last.
     pub session: u64,
+    /// Since when the store has had no room for some of what is written back; `None` where it has.
+    pub full_since_ns: Option<u64>,
+    /// Whether writes that would have to wait for it are refused.
+    pub refuses: bool,
 }
 
 impl Standing {
@@ -181,7 +187,7 @@ impl Cleaner {
 
     /// How a volume stands.
     pub fn standing(&self, volume: Volume) -> Standing {
-        let VolumeState { epochs, retry_at_ns, session, whole_since_ns, .. } = self.volume(volume);
+        let VolumeState { epochs, no_room, retry_at_ns, session, whole_since_ns, .. } = self.volume(volume);
         let is_whole = self.rules.order == WriteBackOrder::Group && !epochs.list().is_under_way();
         Standing {
             dirty_bytes: epochs.dirty_bytes(),
@@ -194,6 +200,8 @@ impl Cleaner {
             whole_since_ns: is_whole.then_some(*whole_since_ns),
             retry_at_ns: *retry_at_ns,
             session: *session,
+            full_since_ns: no_room.since_ns(),
+            refuses: no_room.refuses(),
         }
     }
 
@@ -231,7 +239,9 @@ impl Cleaner {
 
     /// Notes that a caller waits for a volume's epochs up to this one to be in the store.
     pub fn want(&mut self, volume: Volume, epoch: u64) {
+        let now_ns = self.now_ns;
         let volume = self.volume_mut(volume);
+        volume.no_room.waits(now_ns);
         volume.wanted = volume.wanted.max(Some(epoch));
     }
 
@@ -263,7 +273,8 @@ impl Cleaner {
     }
 
     /// Whether a write may change its range now, going where `request.write` says; a read always may. If not, it waits: until something
-    /// has become clean ([`Verdict::Clean`]) or an act has ended ([`Verdict::Busy`]). What it waits for is written back or copied.
+    /// has become clean ([`Verdict::Clean`]) or an act has ended ([`Verdict::Busy`]). What it waits for is written back or copied. Where
+    /// the store has no room for that, the write fails after a while ([`Verdict::Full`]).
     pub fn may_write<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, request: &Request) -> Verdict {
         self.tick(now_ns);
         let now_ns = self.now_ns;
@@ -272,16 +283,26 @@ impl Cleaner {
         if mode != Mode::WriteBack {
             // Of another mode's time there may be bytes that the store must get first.
             state.is_waited_for |= !state.epochs.is_empty();
-            return if state.epochs.is_empty() { Verdict::Ready } else { Verdict::Clean };
+            let is_empty = state.epochs.is_empty();
+            return if is_empty { Verdict::Ready } else { self.wait_or_fail(request.volume) };
         }
         let units = units_of(&extents.written_range(request));
         match state.overwrite(now_ns, units) {
             Verdict::Ready => {}
+            Verdict::Clean => return self.wait_or_fail(request.volume),
             verdict => return verdict,
         }
         let is_over = self.is_over_limit(extents, request.volume);
         self.is_waited_for |= is_over;
-        if is_over { Verdict::Clean } else { Verdict::Ready }
+        if is_over { self.wait_or_fail(request.volume) } else { Verdict::Ready }
+    }
+
+    /// A write must wait until something of its volume's store is clean, or fails.
+    fn wait_or_fail(&mut self, volume: Volume) -> Verdict {
+        let now_ns = self.now_ns;
+        let no_room = &mut self.volume_mut(volume).no_room;
+        no_room.waits(now_ns);
+        if no_room.refuses() { Verdict::Full } else { Verdict::Clean }
     }
 
     /// Whether the cache is so dirty that the writers of a volume wait: the volume has more than an even part, among the volumes
@@ -298,7 +319,7 @@ impl Cleaner {
 
     /// Plans a request ([`Extents::plan`]), and notes the units that the plan makes dirty. Only a write gets [`Verdict::Clean`]:
     /// the units that it waits for are being written back, as far as that is possible now; plan again, as for [`Verdict::Busy`],
-    /// when units have become clean. A read never waits.
+    /// when units have become clean. Or it fails ([`Verdict::Full`]), as in [`Self::may_write`]. A read never waits.
     pub fn plan<O: Evict>(
         &mut self,
         now_ns: u64,
@@ -339,8 +360,12 @@ impl Cleaner {
                     epochs.dirtied(units_of(range), epoch, now_ns);
                 }
             }
-            Verdict::Clean => self.wait_for(plan, acts),
+            Verdict::Clean => {
+                self.wait_for(plan, acts);
+                return self.wait_or_fail(request.volume);
+            }
             Verdict::Busy => plan.again = true,
+            Verdict::Full => {}
         }
         verdict
     }
@@ -358,9 +383,11 @@ impl Cleaner {
     /// begins nothing.
     pub fn step<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, acts: &mut Vec<Act>) {
         self.tick(now_ns);
+        let now_ns = self.now_ns;
         debug_assert!(self.adds_up(extents));
         for (at, volume) in self.volumes.iter_mut().enumerate() {
-            if std::mem::take(&mut volume.has_lost) {
+            volume.look_for_room(now_ns, self.rules.full_wait_ns);
+            if std::mem::take(&mut volume.calls_waiters) {
                 acts.push(Act::Clean { volume: Volume(at as u16), runs: Vec::new() });
             }
         }
@@ -433,7 +460,8 @@ impl Cleaner {
                 true => [Some(volume.retry_at_ns), None],
                 false => [volume.old_ns(&self.rules), volume.hangs_at_ns()],
             };
-            let ahead = times.into_iter().flatten().filter(|ns| *ns > self.now_ns);
+            let refuses_at_ns = volume.no_room.refuses_at_ns(self.rules.full_wait_ns);
+            let ahead = times.into_iter().chain([refuses_at_ns]).flatten().filter(|ns| *ns > self.now_ns);
             next_ns = ahead.fold(next_ns, u64::min);
         }
         (next_ns < u64::MAX).then(|| next_ns.max(self.now_ns + 1))

@@ -33,13 +33,19 @@ impl Cleaner {
                 }
                 state.epochs.written(units);
             }
-            (Some(Pending::Send { volume, units }), Outcome::Failed) => {
+            (Some(Pending::Send { volume, units }), outcome @ (Outcome::Failed | Outcome::Full)) => {
                 let state = self.volume_mut(volume);
                 state.answered(now_ns);
+                if outcome == Outcome::Full {
+                    state.no_room.refused(now_ns, units.clone());
+                }
                 state.epochs.failed(units);
                 state.failed(now_ns);
             }
-            (Some(Pending::Flush { volume }), outcome @ (Outcome::Flushed { .. } | Outcome::Failed)) => {
+            (
+                Some(Pending::Flush { volume }),
+                outcome @ (Outcome::Flushed { .. } | Outcome::Failed | Outcome::Full),
+            ) => {
                 self.flushed(volume, token, outcome, acts);
             }
             (pending, outcome) => panic!("{token:?} is {pending:?}, and its outcome {outcome:?}"),
@@ -103,6 +109,9 @@ impl Cleaner {
                 state.epochs.lost_session();
             }
             _ => {
+                if outcome == Outcome::Full {
+                    state.flushed_without_room(now_ns);
+                }
                 state.epochs.lost_session();
                 state.failed(now_ns);
             }

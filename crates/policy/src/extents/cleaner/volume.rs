@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Token;
 use super::epochs::Epochs;
+use super::no_room::NoRoom;
 use super::watermarks::{CleanerRules, WriteBackOrder};
 use crate::extents::Verdict;
 
@@ -29,8 +30,11 @@ pub(super) struct VolumeState {
     pub flush: Option<Token>,
     /// A write waits for something of this volume to be in the store.
     pub is_waited_for: bool,
-    /// Bytes of it were lost, so that it may lack nothing now, without a flush: who waits for that is to try again.
-    pub has_lost: bool,
+    /// Who waits for something of it is to try again, though no flush has ended: bytes of it were lost, so that it may lack nothing now,
+    /// or its store has no room and they wait no longer.
+    pub calls_waiters: bool,
+    /// What the store had no room for.
+    pub no_room: NoRoom,
     /// Nothing of it is to stay dirty: its writes go elsewhere.
     pub drains: bool,
     /// A caller wants all epochs up to this one in the store.
@@ -59,7 +63,8 @@ impl VolumeState {
             due_bytes: 0,
             flush: None,
             is_waited_for: false,
-            has_lost: false,
+            calls_waiters: false,
+            no_room: NoRoom::default(),
             drains: false,
             wanted: None,
             retry_at_ns: 0,
@@ -72,16 +77,35 @@ impl VolumeState {
     /// The cache has lost these units, or never had them: they cannot be written back.
     pub fn lost(&mut self, now_ns: u64, units: Range<u64>) {
         let groups = self.epochs.list().groups();
-        self.epochs.lost(units);
-        self.has_lost = true;
+        self.epochs.lost(units.clone());
+        self.no_room.forgotten(units);
+        self.calls_waiters = true;
         self.note_group(now_ns, groups);
     }
 
     /// The store has all that it took: appends what is clean.
     pub fn flushed(&mut self, now_ns: u64, clean: &mut Vec<Range<u64>>) {
         let groups = self.epochs.list().groups();
+        if !self.epochs.flushing().is_empty() {
+            self.no_room.taken(self.epochs.flushing());
+        }
         self.epochs.flushed(clean);
         self.note_group(now_ns, groups);
+    }
+
+    /// A flush of the store found that it has no room for some of what it took.
+    pub fn flushed_without_room(&mut self, now_ns: u64) {
+        for units in self.epochs.unflushed() {
+            units.runs(0..u64::MAX, &[]).for_each(|run| self.no_room.refused(now_ns, run));
+        }
+    }
+
+    /// From some time on nothing waits any more for a store without room: writes fail, and so do callers.
+    pub fn look_for_room(&mut self, now_ns: u64, wait_ns: Option<u64>) {
+        if self.no_room.look(now_ns, wait_ns) {
+            self.calls_waiters = true;
+            self.wanted = None;
+        }
     }
 
     /// Notes when a group has ended: there were `before`.

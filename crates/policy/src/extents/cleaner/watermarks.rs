@@ -108,16 +108,19 @@ pub struct CleanerRules {
     pub low_percent: u8,
     /// Where it begins.
     pub high_percent: u8,
+    /// For how long writes wait for a store that has no room, before they are refused; `None`: until it has.
+    pub full_wait_ns: Option<u64>,
 }
 
 impl Default for CleanerRules {
-    /// Bytes that are half a minute old, or all above half of the cache once three quarters are dirty.
+    /// Bytes that are half a minute old, or all above half of the cache once three quarters are dirty. A minute for who waits.
     fn default() -> Self {
         CleanerRules {
             order: WriteBackOrder::Group,
             age_ns: 30_000_000_000,
             low_percent: 50,
             high_percent: 75,
+            full_wait_ns: Some(60_000_000_000),
         }
     }
 }
@@ -151,8 +154,13 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    const RULES: CleanerRules =
-        CleanerRules { order: WriteBackOrder::Flush, age_ns: 100, low_percent: 50, high_percent: 75 };
+    const RULES: CleanerRules = CleanerRules {
+        order: WriteBackOrder::Flush,
+        age_ns: 100,
+        low_percent: 50,
+        high_percent: 75,
+        full_wait_ns: None,
+    };
 
     #[test]
     fn much_is_written_back_down_to_the_low_mark() {

@@ -80,7 +80,8 @@ impl FileUnits {
         let (token, bytes, session) = self.flights.remove(completion.token as usize);
         let block::Completion { op, offset, buffer, result, .. } = completion;
         let op = if op == block::Op::Read { Op::Read } else { Op::Write };
-        Completion { token, op, offset, bytes, buffer, result: result.map_err(|it| told(&it)), session }
+        let (result, extents) = (result.map_err(|it| told(&it)), Vec::new());
+        Completion { token, op, offset, bytes, buffer, result, extents, session }
     }
 }
 

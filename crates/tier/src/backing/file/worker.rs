@@ -15,7 +15,7 @@ use crate::block::BLOCK_BYTES;
 use crate::block::completion_queue::{CompletionReceiver, CompletionSender, completion_queue};
 use tiermem_sys::disk;
 
-use crate::backing::{BackingError, Completion, Op, Request, Waker};
+use crate::backing::{BackingError, Completion, EXTENTS_MAX, Extent, Op, Request, Waker};
 
 /// Zeroes are written in pieces of this size where the file system has no better way.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
@@ -96,6 +96,11 @@ impl Worker {
             if request.op == Op::Flush {
                 session = self.session.load(Ordering::Acquire);
             }
+            if request.op == Op::Describe {
+                let extents = self.describe(&request);
+                self.completion_sender.put([request.described(extents, session)]);
+                continue;
+            }
             let result = self.perform(&mut request);
             if request.op == Op::Flush && result.is_err() {
                 self.session.fetch_add(1, Ordering::AcqRel);
@@ -115,7 +120,21 @@ impl Worker {
             Op::Trim if offset >= self.whole_bytes => Ok(()),
             Op::Trim => disk::punch_hole(&self.file, offset, bytes).map(|_| ()),
             Op::Zero => self.zero(offset, bytes),
+            // It is no work that could fail: see `describe`.
+            Op::Describe => Ok(()),
         }
+    }
+
+    /// Holes and data of a range; none where the file system cannot tell.
+    fn describe(&self, request: &Request) -> Vec<Extent> {
+        let (mut at, end) = (request.offset, request.end());
+        let mut extents = Vec::new();
+        while at < end && extents.len() < EXTENTS_MAX {
+            let Ok(Some((is_data, to))) = disk::data_or_hole(&self.file, at, end) else { break };
+            extents.push(if is_data { Extent::data(to - at) } else { Extent::hole(to - at) });
+            at = to;
+        }
+        extents
     }
 
     fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
