@@ -21,6 +21,7 @@ import csv
 import random
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def burst(name: str, rounds: int, out: Path) -> Path:
 def spaced(run: traces.Tiermem, workload: Workload, folder: Path) -> tuple[Path, bool]:
     """The trace with its own times, or with times at even distances where they are those of a recorder; whether it is so."""
     plain, path = folder / f"{workload.name}.csv", folder / f"{workload.name}-spaced.csv"
-    run("trace", "convert", workload.path, *(["--requests", workload.requests] if workload.requests else []), "--output", plain)
+    run("trace", "convert", workload.path, "--output", plain)
     with plain.open(newline="") as source, path.open("w", newline="") as target:
         rows = list(csv.DictReader(source))
         lasts_ns = int(rows[-1]["time_ns"]) - int(rows[0]["time_ns"])
@@ -192,6 +193,8 @@ def main() -> None:
     store = [word for pair in speeds.items() if pair[1] for word in pair]
     run = traces.runner(args.tiermem.resolve())
     found, missing = traces.named(args.traces or Path(), args.short)
+    # All of a slice, as the first requests are not counted.
+    found = [replace(it, requests=None) for it in found]
     lines = [HEADER, ["---"] * len(HEADER)]
     printed = [*missing]
     print("\n".join(printed), end="\n" if printed else "", flush=True)
@@ -211,7 +214,7 @@ def main() -> None:
         for workload in found:
             trace, is_spaced = spaced(run, workload, folder)
             name = workload.name + (", 1 ms apart" if is_spaced else "")
-            capacity = traces.capacity(run, workload, workload.requests)
+            capacity = traces.capacity(run, workload, None)
             tell(list(compare(run, name, trace, capacity, store)))
     if args.out:
         args.out.write_text(ABOUT + "\n".join(printed) + "\n")
