@@ -207,7 +207,7 @@ proptest! {
         let class = |class: Option<u8>| class.map(|class| class.min(sizes.len() as u8 - 1));
         let sizing = match around {
             None => Sizing::Request,
-            Some(None) => Sizing::Observed(RequestCost::default()),
+            Some(None) => Sizing::Observed(Observation::default()),
             Some(Some((read, write))) => Sizing::Around(Around { read: class(read), write: class(write) }),
         };
         let config = Config {

@@ -89,6 +89,26 @@ fn a_store_is_flushed_when_half_a_reserve_is_written_and_not_before() {
 }
 
 #[test]
+fn places_at_the_cold_end_become_clean_however_little_of_them_is_dirty() {
+    let mut world = World::new(64 * MIB, 1, 1, MARKS);
+    for at in (0..64 * MIB).step_by(64 << 10) {
+        world.write(0, at..at + 4 * KIB);
+    }
+    // A reserve is 64 blocks, of each of which a unit is dirty: half a reserve of dirty bytes is half of all that is cached.
+    world.now_ns = S;
+    assert_eq!(world.step(), [(0, 64 * 4 * KIB)]);
+    world.answer_all(false, is_copy);
+    world.answer_all(false, is_send);
+    assert_eq!((world.step(), world.flushes()), (vec![], vec![]), "it looks again in a while");
+    world.now_ns = world.wake_ns.unwrap();
+    assert_eq!((world.step(), world.flushes()), (vec![], vec![0]), "they lack nothing but that");
+    world.answer_all(false, |_| true);
+    assert_eq!(world.extents.units().dirty_bytes(), 4 * MIB - 64 * 4 * KIB);
+    world.step();
+    world.assert_nothing_is_due();
+}
+
+#[test]
 fn the_end_of_an_epoch_is_flushed_before_the_next_leaves() {
     let rules = CleanerRules { low_percent: 0, high_percent: 0, ..MARKS };
     let mut world = World::new(64 * MIB, 1, 1, rules);

@@ -8,7 +8,7 @@ use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaner::CleanerRules;
-use tiermem_policy::extents::{Fill, Mode, RequestCost, Sizing};
+use tiermem_policy::extents::{Fill, Mode, Observation, Sizing};
 use tiermem_sim::block::{BlockError, BlockTraceError, Costs, Counts, Setup, Troubles, run, working_sets};
 
 const KIB: u64 = 1 << 10;
@@ -40,7 +40,7 @@ fn setup(sizes: &[u64], fill: Fill, sizing: Sizing, capacity_bytes: u64) -> Setu
 
 fn simulate(records: &[Access], setups: Vec<Setup>) -> Vec<Counts> {
     let caches: Vec<_> = setups.into_iter().map(|setup| (setup, None)).collect();
-    let outcomes = run(records, &caches, 0, 2, &|| false, &|_| ());
+    let outcomes = run(records, &caches, 0, 0, 2, &|| false, &|_| ());
     let sum =
         |volumes: Vec<(u32, Counts)>| volumes.iter().fold(Counts::default(), |sum, (_, one)| sum.plus(one));
     outcomes.into_iter().map(|outcome| sum(outcome.unwrap())).collect()
@@ -141,7 +141,7 @@ fn volumes_with_a_cache_each_know_nothing_of_each_other() {
     assert_eq!(volumes, [0, 1, 2]);
     let one = setup(&ADAPTIVE, Fill::Whole, Sizing::Request, 2 << 20);
     let apart: Vec<_> = volumes.iter().map(|volume| (one.clone(), Some(*volume))).collect();
-    let together = run(&records, &apart, 0, 2, &|| false, &|_| ());
+    let together = run(&records, &apart, 0, 0, 2, &|| false, &|_| ());
     for (volume, outcome) in volumes.iter().zip(together) {
         let mut own = records.clone();
         own.retain(|record| record.tenant == *volume);
@@ -150,11 +150,11 @@ fn volumes_with_a_cache_each_know_nothing_of_each_other() {
 }
 
 fn simulate_one(records: &[Access], setup: &Setup) -> Counts {
-    run(records, &[(setup.clone(), None)], 0, 1, &|| false, &|_| ()).remove(0).unwrap()[0].1
+    run(records, &[(setup.clone(), None)], 0, 0, 1, &|| false, &|_| ()).remove(0).unwrap()[0].1
 }
 
 fn observed() -> Sizing {
-    Sizing::Observed(RequestCost::default())
+    Sizing::Observed(Observation::default())
 }
 
 /// What choosing goes by: requests to the backing store, and bytes.
@@ -212,7 +212,7 @@ fn observation_reads_around_where_neighbours_are_asked_for_and_only_there() {
 fn what_is_no_trace_of_blocks_is_refused() {
     let one = setup(&ADAPTIVE, Fill::Units, Sizing::Request, 4 << 20);
     let outcome =
-        |records: &[Access]| run(records, &[(one.clone(), None)], 0, 1, &|| false, &|_| ()).remove(0);
+        |records: &[Access]| run(records, &[(one.clone(), None)], 0, 0, 1, &|| false, &|_| ()).remove(0);
     let read = Access::new(0, Op::Read, 0, 4096);
     let get = Access::get(0, 1, 100);
     let refused = BlockTraceError::Op { record: 2, op: Op::Get };
@@ -220,11 +220,11 @@ fn what_is_no_trace_of_blocks_is_refused() {
     let far = Access::new(0, Op::Write, u64::MAX - 10, 4096);
     assert!(matches!(outcome(&[far]), Err(BlockError::Trace(BlockTraceError::TooFar { record: 1, .. }))));
     assert!(matches!(
-        run(&[read], &[(Setup { capacity_bytes: 1, ..one.clone() }, None)], 0, 1, &|| false, &|_| ())[0],
+        run(&[read], &[(Setup { capacity_bytes: 1, ..one.clone() }, None)], 0, 0, 1, &|| false, &|_| ())[0],
         Err(BlockError::Geometry(_))
     ));
     assert_eq!(
-        run(&[read], &[(one.clone(), None)], 0, 1, &|| true, &|_| ())[0],
+        run(&[read], &[(one.clone(), None)], 0, 0, 1, &|| true, &|_| ())[0],
         Err(BlockError::Interrupted)
     );
     assert_eq!(outcome(&[Access { size: 0, ..read }]), Ok(Vec::new()), "a request of nothing is none");

@@ -27,8 +27,8 @@ pub struct CacheSection {
     pub path: Option<String>,
     /// Its size.
     pub capacity: Option<Bytes>,
-    /// The name of the tier that says how far away and how fast the exports' stores are, by which the sizes of blocks are
-    /// chosen. Default a millisecond, behind ten gigabits.
+    /// The name of the tier that says how far away and how fast the exports' stores are: the sizes of blocks are chosen by that until it
+    /// is measured. Default a millisecond, behind ten gigabits.
     pub backing_tier: Option<String>,
     /// Block sizes, ascending powers of two. Default 32, 64, 128 and 256 KiB.
     #[serde(default = "blocks")]
@@ -41,6 +41,9 @@ pub struct CacheSection {
     /// Size of new blocks: as `observed` (default) or as the `request` is.
     #[serde(default)]
     pub sizing: SizingName,
+    /// How much longer clients may wait, in all, for each MiB less that is moved from the stores and to them. Default a millisecond; with
+    /// 0 only the time decides that clients wait.
+    pub store_price: Option<Nanos>,
     /// Order of eviction, by the name that the simulator gives it too: `lru` (default), `s3-fifo`, `sieve`, ...
     #[serde(default, deserialize_with = "policy")]
     pub policy: Option<Named>,
@@ -150,6 +153,7 @@ impl CacheSection {
             group: None,
             fill: FillName::default(),
             sizing: SizingName::default(),
+            store_price: None,
             policy: None,
             dirty_age: None,
             dirty_percent: None,
@@ -194,6 +198,9 @@ impl CacheSection {
                 "table_memory",
                 format!("{bytes} is less than {least}; leave it out to have all in memory"),
             );
+        }
+        if self.store_price.is_some() && self.sizing != SizingName::Observed {
+            return value("store_price", "is for sizing = \"observed\": leave one of them out".to_owned());
         }
         let sizes: Vec<u64> = self.blocks.iter().map(|size| size.0).collect();
         match Geometry::new(&sizes, self.group.map(|group| group.0), capacity_bytes) {

@@ -15,7 +15,7 @@ use tiermem_live::config::{self as file, Reader};
 use tiermem_live::tls::TlsFiles;
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::pairing::Accepted;
-use tiermem_policy::extents::{Fill, Sizing};
+use tiermem_policy::extents::{Fill, MIB_PRICE_NS, Observation, Sizing};
 
 use crate::backing::BackingSpec;
 use crate::engine::{EngineConfig, VolumeConfig};
@@ -219,7 +219,10 @@ impl BlockConfig {
             },
             sizing: match cache.sizing {
                 SizingName::Request => Sizing::Request,
-                SizingName::Observed => Sizing::Observed(tiers.request_cost),
+                SizingName::Observed => Sizing::Observed(Observation {
+                    believed: tiers.request_cost,
+                    mib_price_ns: cache.store_price.map_or(MIB_PRICE_NS, |price| price.0),
+                }),
             },
             policy: cache.policy.unwrap_or(Named::Lru),
             // Those without a limit share the first; any may be given one while it is served.
@@ -285,6 +288,14 @@ mod tests {
         let export = "[[export]]\nname = \"a\"\nbacking = \"x\"\n";
         assert!(wrong(&format!("{cache}{export}{export}")).contains("`a`"));
         assert!(wrong(&format!("{cache}{export}quota = \"2GiB\"")).contains("quota"));
+        let dear = |key: &str| read(&format!("{cache}{key}\n{export}")).unwrap();
+        let price_ns = |key: &str| match dear(key).engine_config(0).unwrap().sizing {
+            Sizing::Observed(by) => by.mib_price_ns,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(["", "store_price = \"40ms\""].map(price_ns), [1_000_000, 40_000_000]);
+        let unused = dear("store_price = \"40ms\"\nsizing = \"request\"").validate().unwrap_err().to_string();
+        assert!(unused.contains("store_price: is for sizing"), "{unused}");
         assert!(read("colour = 1").is_err());
         let full = |value: &str| read(&format!("{cache}store_full = {value}\n{export}"));
         let wait = full("\"wait\"").unwrap().engine_config(0).unwrap().cleaning.full_wait_ns;

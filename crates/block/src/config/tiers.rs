@@ -45,7 +45,7 @@ pub struct CacheTiers {
     pub capacity_bytes: u64,
     /// DRAM for copies beside them; none where all is in DRAM.
     pub memory_bytes: u64,
-    /// Cost of requests to the stores behind it.
+    /// Cost of requests to the stores behind it, until it is measured.
     pub request_cost: RequestCost,
     /// Whether to overwrite existing contents of the device.
     pub reset: bool,

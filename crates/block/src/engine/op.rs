@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use tiermem_policy::extents::cleaner::Token;
+use tiermem_policy::extents::store_speed::Measured;
 use tiermem_policy::extents::{Geometry, Plan, UNIT_BYTES, Volume};
 use tiermem_tier::block::AlignedBuffer;
 
@@ -110,6 +111,10 @@ pub(super) struct Op {
     /// Requests to devices that are under way.
     pub ios: u32,
     pub held: Vec<Held>,
+    /// When what it needs was asked for.
+    pub asked_ns: u64,
+    /// When the store gave the last of that.
+    pub fetched_ns: Option<u64>,
     /// What was stored so far, or could not be.
     pub stored: Vec<Stored>,
     /// Which parts that the plan fills are not in the cache.
@@ -142,6 +147,8 @@ impl Default for Op {
             plan: Plan::default(),
             ios: 0,
             held: Vec::new(),
+            asked_ns: 0,
+            fetched_ns: None,
             stored: Vec::new(),
             unstored: Vec::new(),
             lost: Vec::new(),
@@ -186,6 +193,7 @@ impl Op {
         self.plan.clear();
         self.plan.again = false;
         (self.job, self.copy, self.failure) = (None, None, None);
+        self.fetched_ns = None;
         self.ios = 0;
     }
 
@@ -211,6 +219,15 @@ impl Op {
         let (from, len) = ((range.start - root.range.start) as usize, (range.end - range.start) as usize);
         root.buffer[from..from + len].copy_from_slice(&bytes[..len]);
         pool.give_back(bytes);
+    }
+
+    /// How the store gave what the plan was to fetch, if it did that and nothing besides; once.
+    pub(super) fn take_fetch(&mut self) -> Option<Measured> {
+        let fetched_ns = self.fetched_ns.take()?;
+        let is_plain = self.failure.is_none() && self.held.iter().all(|held| held.patches.is_none());
+        let bytes: u64 = self.plan.fetch.iter().map(|range| range.end - range.start).sum();
+        let took_ns = fetched_ns.saturating_sub(self.asked_ns);
+        (is_plain && bytes > 0).then_some(Measured::Read { bytes, took_ns })
     }
 
     /// Copies what it holds of a range of the volume to where that lies in `into`, which begins where the range does.

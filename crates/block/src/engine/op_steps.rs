@@ -168,6 +168,10 @@ impl Work<'_> {
 
     /// All that the operation needs is here, or failed.
     pub fn gathered(self) -> After {
+        if let Some(fetch) = self.op.take_fetch() {
+            let number = self.shared.volumes[self.op.volume].number;
+            self.shared.extents.sizer_mut().measured(number, fetch);
+        }
         match self.op.kind {
             Kind::Read | Kind::Prefetch | Kind::Trim => self.read_gathered(),
             Kind::Write | Kind::Zero => self.write_gathered(),

@@ -90,6 +90,7 @@ impl Engine {
         let mut extents = Extents::new(geometry, extents_config, order, Rng::seeded(config.seed));
         extents.changes_mut().record(journal.is_some());
         extents.set_admission(config.admission);
+        extents.sizer_mut().clean_by(config.cleaning);
         let drawn = || u128::from(journal::random()) << 64 | u128::from(journal::random());
         let id = journal.as_ref().map_or_else(drawn, Journal::cache);
         let data_at = journal.as_ref().map_or(0, |journal| journal.layout().data_at);

@@ -20,6 +20,7 @@ impl Work<'_> {
     /// Reads all that the operation's plan names.
     pub fn gather(mut self) -> After {
         self.op.stage = Stage::Gathering;
+        self.op.asked_ns = self.shared.now_ns;
         for at in 0..self.op.plan.cached.len() {
             let part = self.op.plan.cached[at];
             let Part { offset, at, bytes } = part;
@@ -110,7 +111,10 @@ impl Work<'_> {
         self.op.ios -= 1;
         self.op.held[held as usize].buffer = buffer;
         match (result, source) {
-            (Ok(()), Source::Backing) => self.op.gathered(held, &mut self.shared.pool),
+            (Ok(()), Source::Backing) => {
+                self.op.fetched_ns = Some(self.shared.now_ns);
+                self.op.gathered(held, &mut self.shared.pool);
+            }
             (Ok(()), Source::Cache(at)) => self.prove(held, &range, at),
             (Err(failure), Source::Backing) => {
                 self.shared.volumes.complain(self.op.volume, self.shared.now_ns, range.start, &failure);

@@ -12,7 +12,7 @@ use tiermem_base::{Access, Bandwidth, Bytes, Nanos};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaner::CleanerRules;
-use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
+use tiermem_policy::extents::{Around, Fill, MIB_PRICE_NS, Mode, Observation, Sizing};
 use tiermem_sim::block::{self, BlockError, Costs, Counts, Setup, Troubles};
 
 use crate::columns;
@@ -97,6 +97,9 @@ pub struct Options {
     /// same for reads only), or `observed` (whichever would have cost least recently); repeat it for several.
     #[arg(long, value_name = "RULE", default_value = "request")]
     sizing: Vec<SizingArg>,
+    /// How much longer clients may wait, in all, for each MiB less that is moved from and to the store: for --sizing observed.
+    #[arg(long, value_name = "TIME", default_value_t = Nanos(MIB_PRICE_NS))]
+    store_price: Nanos,
     /// Write mode.
     #[arg(long, value_enum, value_name = "MODE", default_value_t = ModeArg::Back)]
     mode: ModeArg,
@@ -140,6 +143,9 @@ pub struct Options {
     /// Bandwidth of the cache's device, per second.
     #[arg(long, value_name = "SIZE", default_value_t = NVME_FLASH.read.bandwidth())]
     cache_bandwidth: Bandwidth,
+    /// Do not count the first N requests; they are simulated all the same.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    warm_up: u64,
     /// Seed of random policies.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -233,9 +239,9 @@ impl std::fmt::Display for SizingArg {
 
 impl SizingArg {
     /// In a cache of these block sizes.
-    fn within(self, sizes: &[u64], costs: &Costs) -> Result<Sizing, Failure> {
+    fn within(self, sizes: &[u64], by: Observation) -> Result<Sizing, Failure> {
         match self {
-            SizingArg::Observed => Ok(Sizing::Observed(costs.request_cost())),
+            SizingArg::Observed => Ok(Sizing::Observed(by)),
             SizingArg::Request => Ok(Sizing::Request),
             SizingArg::Around(size, writes) => match sizes.iter().position(|other| *other == size) {
                 Some(class) => {
@@ -282,7 +288,15 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         }
     };
     let caches: Vec<_> = points.iter().map(|point| (point.setup.clone(), point.volume)).collect();
-    let outcomes = block::run(&records, &caches, options.seed, threads, &|| interrupt.is_set(), &progress);
+    let outcomes = block::run(
+        &records,
+        &caches,
+        options.warm_up,
+        options.seed,
+        threads,
+        &|| interrupt.is_set(),
+        &progress,
+    );
     if let Ok(bar) = bar.lock() {
         bar.finish_and_clear();
     }
@@ -307,6 +321,8 @@ fn points(options: &Options, working_sets: &BTreeMap<u32, u64>) -> Result<Vec<Po
         cache_latency_ns: options.cache_latency.0,
         cache_bandwidth: options.cache_bandwidth.0,
     };
+    // The speed of the store is measured, as on a server.
+    let by = Observation { mib_price_ns: options.store_price.0, ..Observation::default() };
     let all: u64 = working_sets.values().sum();
     let owners: Vec<(Option<u32>, u64)> = match options.apart {
         false => vec![(None, all)],
@@ -325,7 +341,7 @@ fn points(options: &Options, working_sets: &BTreeMap<u32, u64>) -> Result<Vec<Po
                                 FillArg::Whole => Fill::Whole,
                                 FillArg::Units => Fill::Units,
                             },
-                            sizing: sizing.within(&blocks.0, &costs)?,
+                            sizing: sizing.within(&blocks.0, by)?,
                             mode: match options.mode {
                                 ModeArg::Back => Mode::WriteBack,
                                 ModeArg::Through => Mode::WriteThrough,

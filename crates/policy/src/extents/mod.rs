@@ -23,7 +23,7 @@
 //! | [`Service`] | what the cache is still used for, after failures of its device |
 //! | `Eviction` | the order of eviction, and which blocks plans in flight hold |
 //! | [`Changes`] | what happened to the map, for a driver that keeps a log |
-//! | [`observed::Sizer`] | how large the blocks are that a miss allocates |
+//! | [`observed::Sizer`] | how large the blocks are that a miss allocates; how fast the stores are |
 //! | [`admission::Admission`] | which reads get no place |
 //!
 //! Two things in Algorithms 1 and 2 are read as they must have been meant: the aligned end of a request that ends at a boundary
@@ -41,6 +41,7 @@ mod eviction;
 mod failures;
 mod geometry;
 mod map;
+mod miniature;
 pub mod observed;
 mod open_blocks;
 pub mod pairing;
@@ -50,6 +51,7 @@ mod restore;
 mod shares;
 mod sizing;
 mod space;
+pub mod store_speed;
 mod table;
 mod unit_set;
 mod units;
@@ -69,7 +71,7 @@ pub use open_blocks::OpenBlocks;
 pub use plan::{Part, Plan, Request, Verdict};
 pub use restore::RestoreError;
 pub use shares::{Share, Shares};
-pub use sizing::{Around, RequestCost, Sizing};
+pub use sizing::{Around, MIB_PRICE_NS, Observation, RequestCost, Sizing};
 pub use table::Block;
 pub use units::Units;
 

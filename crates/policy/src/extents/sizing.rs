@@ -24,7 +24,25 @@ pub enum Sizing {
     /// The same rule for what the request misses, widened by [`Around`].
     Around(Around),
     /// Whichever of these serves the volume best at the moment: [`super::observed`].
-    Observed(RequestCost),
+    Observed(Observation),
+}
+
+/// What observed sizing goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// The store's speed until it is measured.
+    pub believed: RequestCost,
+    /// How much of clients' time it is worth that a MiB less is moved from the store or to it, in nanoseconds.
+    pub mib_price_ns: u64,
+}
+
+/// About as long as a store behind ten gigabits a second is busy with a MiB, which others may want of it.
+pub const MIB_PRICE_NS: u64 = 1_000_000;
+
+impl Default for Observation {
+    fn default() -> Self {
+        Observation { believed: RequestCost::default(), mib_price_ns: MIB_PRICE_NS }
+    }
 }
 
 /// The time that a request to the backing store costs, as far as that decides how much to request.

@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use tiermem_policy::evict::Evict;
 use tiermem_policy::extents::cleaner::{Act, Cleaner, CleanerRules, Outcome, Token};
+use tiermem_policy::extents::store_speed::Measured;
 use tiermem_policy::extents::{Plan, Request, UNIT_BYTES, Verdict, Volume};
 
 use super::costs::{Link, Step};
@@ -398,6 +399,7 @@ impl Background {
         request: &Request,
         plan: &mut Plan,
         (gather, store): (Step, Step),
+        fetch: Option<Measured>,
         cache: &mut Contents<O>,
     ) {
         let Request { volume, write, .. } = *request;
@@ -409,7 +411,7 @@ impl Background {
             }
             Units { volume, units }
         });
-        let number = self.flights.begin(plan, volume, written, store);
+        let number = self.flights.begin(plan, volume, written, (fetch, store));
         if gather.ns == 0 {
             self.ready.push_back(Ready::Gathered(number));
         } else {
@@ -430,7 +432,10 @@ impl Background {
 
     /// A request has all that it needs: it stores, or is over.
     fn store<O: Evict>(&mut self, request: u32, cache: &mut Contents<O>) {
-        let (store, volume) = self.flights.store(request);
+        let (fetch, store, volume) = self.flights.gathered(request);
+        if let Some(fetch) = fetch {
+            cache.extents.sizer_mut().measured(volume, fetch);
+        }
         if store.ns == 0 {
             self.end(request, cache);
         } else {

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use tiermem_base::latency_curve::{Curve, NETWORK_STORE, NVME_FLASH, Point};
-use tiermem_policy::extents::{Part, Plan, Request, RequestCost};
+use tiermem_base::latency_curve::{Curve, NETWORK_STORE, NVME_FLASH};
+use tiermem_policy::extents::store_speed::Measured;
+use tiermem_policy::extents::{Part, Plan, Request};
 
 /// Latency and bandwidth of the two devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,10 +96,11 @@ impl Costs {
         Link::new(self.core_latency_ns, self.core_bandwidth)
     }
 
-    /// The cost by which block sizes are chosen.
-    pub fn request_cost(&self) -> RequestCost {
-        let bandwidth_gb_per_s = self.core_bandwidth as f64 / 1e9;
-        RequestCost::of(&Point { latency_ns: self.core_latency_ns as f64, bandwidth_gb_per_s })
+    /// What the backing store does for a request, if it reads anything from there.
+    pub(super) fn fetch(&self, plan: &Plan) -> Option<Measured> {
+        let bytes = bytes_of(&plan.fetch);
+        let took_ns = step_ns(bytes, self.core_latency_ns, self.core_bandwidth);
+        (bytes > 0).then_some(Measured::Read { bytes, took_ns })
     }
 
     /// How long it takes to write bytes back: read from the cache, then written to the backing store.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use tiermem_policy::evict::Evict;
+use tiermem_policy::extents::store_speed::Measured;
 use tiermem_policy::extents::{Extents, Plan, UNIT_BYTES, Volume};
 
 use super::costs::Step;
@@ -35,6 +36,8 @@ struct Flight {
     volume: Volume,
     /// What it writes; nothing of a read.
     written: Option<Units>,
+    /// What it asks the backing store for.
+    fetch: Option<Measured>,
     /// Its second step.
     store: Step,
 }
@@ -48,22 +51,28 @@ pub struct Flights {
 
 impl Flights {
     /// A request is under way from now on; its number. Its plan is kept, and `plan` is one to be used again.
-    pub fn begin(&mut self, plan: &mut Plan, volume: Volume, written: Option<Units>, store: Step) -> u32 {
+    pub fn begin(
+        &mut self,
+        plan: &mut Plan,
+        volume: Volume,
+        written: Option<Units>,
+        (fetch, store): (Option<Measured>, Step),
+    ) -> u32 {
         let number = self.free.pop().unwrap_or_else(|| {
             let plan = Plan::default();
-            self.flights.push(Flight { plan, volume, written: None, store });
+            self.flights.push(Flight { plan, volume, written: None, fetch, store });
             self.flights.len() as u32 - 1
         });
         let flight = &mut self.flights[number as usize];
         std::mem::swap(&mut flight.plan, plan);
-        (flight.volume, flight.written, flight.store) = (volume, written, store);
+        (flight.volume, flight.written, flight.fetch, flight.store) = (volume, written, fetch, store);
         number
     }
 
-    /// The second step of a request, and of which volume it is.
-    pub fn store(&self, number: u32) -> (Step, Volume) {
-        let Flight { store, volume, .. } = self.flights[number as usize];
-        (store, volume)
+    /// What a request got from the backing store, its second step, and of which volume it is.
+    pub fn gathered(&self, number: u32) -> (Option<Measured>, Step, Volume) {
+        let Flight { fetch, store, volume, .. } = self.flights[number as usize];
+        (fetch, store, volume)
     }
 
     /// All of a request's work is done: its plan holds nothing any more. Whether it was a write.

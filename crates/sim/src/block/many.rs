@@ -48,11 +48,13 @@ pub fn working_sets(records: &[Access]) -> BTreeMap<u32, u64> {
 /// A cache's outcome: the counts of each volume, in the order of their first requests.
 pub type Outcome = Result<Vec<(u32, Counts)>, BlockError>;
 
-/// Runs each cache over the whole trace, or, where a volume is named, over that volume's requests. Outcomes stand in the order of
+/// Runs each cache over the whole trace, or, where a volume is named, over that volume's requests. The first `warm_up` records are not
+/// counted. Outcomes stand in the order of
 /// the caches. `progress` is told, from any thread, of records that some cache has done with.
 pub fn run(
     records: &[Access],
     caches: &[(Setup, Option<u32>)],
+    warm_up: u64,
     seed: u64,
     threads: usize,
     stop: &(dyn Fn() -> bool + Sync),
@@ -64,7 +66,7 @@ pub fn run(
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some((setup, volume)) = caches.get(at) else { return };
-            let outcome = run_one(records, setup, *volume, seed, stop, progress);
+            let outcome = run_one(records, setup, *volume, warm_up, seed, stop, progress);
             if let Ok(mut place) = outcomes[at].lock() {
                 *place = Some(outcome);
             }
@@ -83,25 +85,32 @@ fn run_one(
     records: &[Access],
     setup: &Setup,
     volume: Option<u32>,
+    warm_up: u64,
     seed: u64,
     stop: &(dyn Fn() -> bool + Sync),
     progress: &(dyn Fn(u64) + Sync),
 ) -> Outcome {
     let mut cache = setup.build(seed)?;
     let mut own = Vec::new();
-    for slice in records.chunks(SLICE) {
-        if stop() {
-            return Err(BlockError::Interrupted);
-        }
-        match volume {
-            None => cache.run(slice)?,
-            Some(tenant) => {
-                own.clear();
-                own.extend(slice.iter().filter(|record| record.tenant == tenant));
-                cache.run(&own)?;
+    let warm_up = usize::try_from(warm_up).unwrap_or(usize::MAX).min(records.len());
+    let (early, late) = records.split_at(warm_up);
+    for part in [early, late] {
+        // What was counted of the early ones is forgotten.
+        cache.forget_counts();
+        for slice in part.chunks(SLICE) {
+            if stop() {
+                return Err(BlockError::Interrupted);
             }
+            match volume {
+                None => cache.run(slice)?,
+                Some(tenant) => {
+                    own.clear();
+                    own.extend(slice.iter().filter(|record| record.tenant == tenant));
+                    cache.run(&own)?;
+                }
+            }
+            progress(slice.len() as u64);
         }
-        progress(slice.len() as u64);
     }
     Ok(cache.finish())
 }

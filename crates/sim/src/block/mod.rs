@@ -130,6 +130,8 @@ pub enum BlockTraceError {
 pub trait Cache: Send {
     /// Runs over the next records.
     fn run(&mut self, records: &[Access]) -> Result<(), BlockTraceError>;
+    /// Counts from now on only.
+    fn forget_counts(&mut self);
     /// Writes back what is dirty, and tells the counts of each volume, in the order of their first requests.
     fn finish(&mut self) -> Vec<(u32, Counts)>;
 }
@@ -163,6 +165,9 @@ impl WithPolicy for Build<'_> {
         let (piece_bytes, capacity_bytes) = (self.geometry.piece_bytes(), self.geometry.capacity_bytes());
         let mut extents = Extents::new(self.geometry, config, order, Rng::seeded(self.seed));
         extents.set_admission(admission);
+        if let Some(rules) = cleaning {
+            extents.sizer_mut().clean_by(rules);
+        }
         for (share, (_, bytes)) in (1..self.setup.shares()).map(Share).zip(&self.setup.quotas) {
             extents.shares_mut().set_limit(share, *bytes);
         }
@@ -212,6 +217,10 @@ struct Simulation<O> {
 impl<O: Evict + Send> Cache for Simulation<O> {
     fn run(&mut self, records: &[Access]) -> Result<(), BlockTraceError> {
         records.iter().try_for_each(|record| self.request(record))
+    }
+
+    fn forget_counts(&mut self) {
+        self.contents.counts.iter_mut().for_each(|(_, counts)| *counts = Counts::default());
     }
 
     fn finish(&mut self) -> Vec<(u32, Counts)> {
@@ -282,11 +291,17 @@ impl<O: Evict> Simulation<O> {
         let counts = &mut counts[usize::from(volume.0)].1;
         counts.add(&request, &self.plan, waited_ns + latency_ns);
         counts.waited_requests += u64::from(waited);
+        let fetch = self.costs.fetch(&self.plan);
         match &mut self.cleaner {
-            None => extents.finish(&mut self.plan),
+            None => {
+                extents.finish(&mut self.plan);
+                if let Some(fetch) = fetch {
+                    extents.sizer_mut().measured(volume, fetch);
+                }
+            }
             Some(cleaner) => {
                 let steps = (self.costs.gather(&self.plan, memory_bytes), self.costs.store(&self.plan));
-                cleaner.begin(&request, &mut self.plan, steps, &mut self.contents);
+                cleaner.begin(&request, &mut self.plan, steps, fetch, &mut self.contents);
             }
         }
         self.contents.extents.sizer_mut().observe(usize::MAX);

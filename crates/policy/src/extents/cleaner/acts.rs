@@ -80,8 +80,8 @@ pub enum Outcome<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
     Copy { volume: Volume, units: Range<u64> },
-    Send { volume: Volume, units: Range<u64> },
-    Flush { volume: Volume },
+    Send { volume: Volume, units: Range<u64>, asked_ns: u64 },
+    Flush { volume: Volume, asked_ns: u64 },
 }
 
 /// The acts under way, by their names; names are used again.
@@ -108,7 +108,9 @@ impl UnderWay {
     /// Bytes of a volume that acts under way copy or send.
     pub fn bytes_of(&self, volume: Volume) -> u64 {
         let units = |act: &Pending| match act {
-            Pending::Copy { volume: of, units } | Pending::Send { volume: of, units } if *of == volume => {
+            Pending::Copy { volume: of, units } | Pending::Send { volume: of, units, .. }
+                if *of == volume =>
+            {
                 units.end - units.start
             }
             _ => 0,

@@ -261,6 +261,11 @@ impl Epochs {
             && (is_done || self.written_bytes >= self.flush_every_bytes)
     }
 
+    /// Whether units were written and are not dirty again, so that a flush which begins now makes them clean.
+    pub fn is_unflushed(&self, units: Range<u64>) -> bool {
+        self.written.any(units.clone()) && !self.is_dirty(units)
+    }
+
     /// Notes that a flush of the store begins. It covers the bytes written up to now. One at a time.
     pub fn flush_begins(&mut self) {
         self.flushing.insert_all(&self.written);

@@ -19,9 +19,10 @@
 //! - **At most 8 MiB of a volume on the way** ([`LEAVING_BYTES_MAX`]), so that a remote store is kept busy and a store that hangs
 //!   takes a bounded number of buffers. The limit is per volume, or one store that hangs would stop the others.
 //! - **A store is flushed when a flush is due**: when all of the oldest epoch is written, when half a reserve of the cold end was
-//!   written (or as much as the driver's log can note at once), or when a request waits and nothing more is on the way that the
-//!   flush could cover. A flush after each batch would cost a trip for each megabyte; with later flushes the places at the cold
-//!   end would not be clean in time.
+//!   written (or as much as the driver's log can note at once), when half of what is dirty at the cold end lacks nothing else, or
+//!   when a request waits and nothing more is on the way that the flush could cover. A flush after each batch would cost a trip for
+//!   each megabyte; with later flushes the places at the cold end would not be clean in time. (Where little of each block is dirty,
+//!   half a reserve of dirty bytes may be all there is.)
 //! - **A request that waits for room** has [`watermarks::WAITING_BYTES`] on their way to become clean at any time, and the parts
 //!   that its plan names are first. A read never waits: it takes a clean place further up, or bypasses the cache.
 //! - **Writers stop** when 90% of the cache are dirty ([`DIRTY_PERCENT_MAX`]), so that reads find places. Only the writers of
@@ -54,14 +55,15 @@ use std::ops::Range;
 use crate::evict::Evict;
 
 use super::geometry::UNIT_BYTES;
+use super::store_speed::Measured;
 use super::{Extents, Mode, Part, Plan, Request, Verdict, Volume};
 
 pub use acts::{Act, Outcome, Token};
 pub use watermarks::{CleanerRules, WriteBackOrder};
 
 use acts::{Pending, UnderWay};
-use volume::VolumeState;
-use watermarks::{ColdWatch, percent, reserve_bytes};
+use volume::{ColdEnd, VolumeState};
+use watermarks::{ColdWatch, Scale, percent};
 
 /// Bytes of one copy at most, and those taken from the order of write-back at a time.
 pub const BATCH_BYTES: u64 = 1 << 20;
@@ -73,6 +75,8 @@ pub const DIRTY_PERCENT_MAX: u64 = 90;
 const FLUSH_EVERY_BYTES_MIN: u64 = 1 << 20;
 /// Flushes for each reserve of the cold end: the one half becomes clean while the other is used up.
 const FLUSHES_PER_RESERVE: u64 = 2;
+/// Most times of stores that are kept until a request is planned.
+const MEASURED_MAX: usize = 64;
 /// Dirty blocks of stores that fail or hang that one look of a write passes over; the next look begins after them.
 const PASSED_OVER_MAX: u32 = 256;
 
@@ -117,6 +121,7 @@ impl Standing {
 #[derive(Clone, Debug)]
 pub struct Cleaner {
     rules: CleanerRules,
+    scale: Scale,
     flush_every_bytes: u64,
     /// By their numbers; a number without a volume is one of which nothing is dirty.
     volumes: Vec<VolumeState>,
@@ -130,6 +135,8 @@ pub struct Cleaner {
     is_closing: bool,
     has_log_room: bool,
     now_ns: u64,
+    /// How long stores took, until the next plan.
+    measured: Vec<(Volume, Measured)>,
     // Kept for their memory.
     named: (Vec<Part>, Vec<Volume>),
     runs: Vec<Range<u64>>,
@@ -144,13 +151,22 @@ impl Cleaner {
     /// A cleaner for a cache of `capacity_bytes`, of which nothing is dirty. The driver notes up to `notes_units_max` units that
     /// have become clean at a time.
     pub fn new(rules: CleanerRules, capacity_bytes: u64, notes_units_max: u64) -> Self {
+        Cleaner::miniature(rules, capacity_bytes, notes_units_max, 1)
+    }
+
+    /// The same for a miniature of a cache `times` as large, of whose requests it gets one in `times`: what is an amount of bytes
+    /// there is that part of it here, so that it lasts and takes as long.
+    pub fn miniature(rules: CleanerRules, capacity_bytes: u64, notes_units_max: u64, times: u64) -> Self {
+        let scale = Scale::new(times);
         let flush_every_bytes = notes_units_max.saturating_mul(UNIT_BYTES).max(FLUSH_EVERY_BYTES_MIN);
         Cleaner {
             rules,
+            scale,
+            measured: Vec::new(),
             flush_every_bytes,
             volumes: Vec::new(),
             under_way: UnderWay::default(),
-            cold_watch: ColdWatch::new(capacity_bytes),
+            cold_watch: ColdWatch::new(capacity_bytes, scale),
             budget_bytes: 0,
             is_waited_for: false,
             is_closing: false,
@@ -183,6 +199,13 @@ impl Cleaner {
 
     fn tick(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
+    }
+
+    /// A store took so long. While nothing is planned nobody asks.
+    fn note_measured(&mut self, volume: Volume, measured: Measured) {
+        if self.measured.len() < MEASURED_MAX {
+            self.measured.push((volume, measured));
+        }
     }
 
     /// How a volume stands.
@@ -329,6 +352,10 @@ impl Cleaner {
         acts: &mut Vec<Act>,
     ) -> Verdict {
         self.tick(now_ns);
+        extents.sizer_mut().tick(self.now_ns);
+        for (volume, measured) in self.measured.drain(..) {
+            extents.sizer_mut().measured(volume, measured);
+        }
         let mut passed_over = 0;
         let verdict = loop {
             match (extents.plan(request, plan), request.write) {
@@ -407,6 +434,15 @@ impl Cleaner {
         }
     }
 
+    /// Whether a step may begin something because of a request that did not wait: where a step after each request would cost much,
+    /// others can be left out.
+    pub fn is_due_after_request<O: Evict>(&self, extents: &Extents<O>) -> bool {
+        let dirty_bytes = extents.units().dirty_bytes();
+        let is_cold_due = self.cold_watch.next_ns().is_some_and(|next_ns| next_ns <= self.now_ns);
+        dirty_bytes > 0
+            && (is_cold_due || self.rules.excess_bytes(dirty_bytes, extents.geometry().capacity_bytes()) > 0)
+    }
+
     /// Whether all units that are dirty here are dirty in the cache, and an act under way will tell the outcome of all that are
     /// leaving. There may be more of both: lost units stay dirty in the cache, and are on their way all the same.
     fn adds_up<O: Evict>(&self, extents: &Extents<O>) -> bool {
@@ -428,9 +464,13 @@ impl Cleaner {
             let is_waited_for = self.is_waited_for || self.is_closing || state.is_urgent();
             let covers_all = state.epochs.leaving_bytes() == 0;
             // The reserve is that of the volume's share, which may be small.
-            let reserve_bytes = reserve_bytes(extents.shares().limit_bytes(extents.shares().of(volume)));
+            let reserve_bytes =
+                self.scale.reserve_bytes(extents.shares().limit_bytes(extents.shares().of(volume)));
             let is_much = unflushed_bytes >= reserve_bytes / FLUSHES_PER_RESERVE;
-            let is_due = is_much || state.epochs.must_flush() || is_waited_for && covers_all;
+            let is_due = is_much
+                || state.epochs.must_flush()
+                || state.cold.lacks_flush()
+                || is_waited_for && covers_all;
             if is_due && let Some(token) = self.begin_flush(volume) {
                 acts.push(Act::Flush { token, volume });
             }
@@ -444,9 +484,10 @@ impl Cleaner {
         if self.volume(volume).flush.is_some() {
             return None;
         }
-        let token = self.under_way.begin(Pending::Flush { volume });
+        let token = self.under_way.begin(Pending::Flush { volume, asked_ns: now_ns });
         let state = self.volume_mut(volume);
         state.epochs.flush_begins();
+        state.cold = ColdEnd::default();
         state.flush = Some(token);
         state.ask(now_ns);
         Some(token)

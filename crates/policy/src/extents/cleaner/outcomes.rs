@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::acts::Pending;
 use super::{Act, Cleaner, Outcome, Token};
-use crate::extents::Volume;
+use crate::extents::store_speed::Measured;
+use crate::extents::{UNIT_BYTES, Volume};
 
 impl Cleaner {
     /// An act has ended, one way or the other: what follows from that at once is appended. Step afterwards.
@@ -23,7 +24,9 @@ impl Cleaner {
                 state.epochs.failed(units);
                 state.failed(now_ns);
             }
-            (Some(Pending::Send { volume, units }), Outcome::Sent { session }) => {
+            (Some(Pending::Send { volume, units, asked_ns }), Outcome::Sent { session }) => {
+                let bytes = (units.end - units.start) * UNIT_BYTES;
+                self.note_measured(volume, Measured::Write { bytes, asked_ns, done_ns: now_ns });
                 let state = self.volume_mut(volume);
                 state.answered(now_ns);
                 if session != state.session {
@@ -33,7 +36,7 @@ impl Cleaner {
                 }
                 state.epochs.written(units);
             }
-            (Some(Pending::Send { volume, units }), outcome @ (Outcome::Failed | Outcome::Full)) => {
+            (Some(Pending::Send { volume, units, .. }), outcome @ (Outcome::Failed | Outcome::Full)) => {
                 let state = self.volume_mut(volume);
                 state.answered(now_ns);
                 if outcome == Outcome::Full {
@@ -43,9 +46,12 @@ impl Cleaner {
                 state.failed(now_ns);
             }
             (
-                Some(Pending::Flush { volume }),
+                Some(Pending::Flush { volume, asked_ns }),
                 outcome @ (Outcome::Flushed { .. } | Outcome::Failed | Outcome::Full),
             ) => {
+                if matches!(outcome, Outcome::Flushed { .. }) {
+                    self.note_measured(volume, Measured::Flush { took_ns: now_ns - asked_ns });
+                }
                 self.flushed(volume, token, outcome, acts);
             }
             (pending, outcome) => panic!("{token:?} is {pending:?}, and its outcome {outcome:?}"),
@@ -84,7 +90,8 @@ impl Cleaner {
             let state = self.volume_mut(volume);
             state.epochs.copied(units.clone());
             state.ask(now_ns);
-            let token = self.under_way.begin(Pending::Send { volume, units: units.clone() });
+            let token =
+                self.under_way.begin(Pending::Send { volume, units: units.clone(), asked_ns: now_ns });
             acts.push(Act::Send { token, volume, units });
         }
         debug_assert_eq!(run_units, 0, "all that was copied is sent, once");

@@ -8,8 +8,8 @@ use crate::extents::geometry::UNIT_BYTES;
 use crate::extents::{Extents, Part, Share, Volume};
 
 use super::acts::{Act, Pending};
-use super::volume::VolumeState;
-use super::watermarks::{WAITING_BYTES, reserve_bytes};
+use super::volume::{ColdEnd, VolumeState};
+use super::watermarks::WAITING_BYTES;
 use super::{BATCH_BYTES, Cleaner, LEAVING_BYTES_MAX, units_of};
 
 fn bytes_of(runs: &[Range<u64>]) -> u64 {
@@ -29,14 +29,25 @@ impl Cleaner {
         for share in (0..extents.shares().count()).map(Share) {
             extents.name_cold(
                 share,
-                reserve_bytes(extents.shares().limit_bytes(share)),
+                self.scale.reserve_bytes(extents.shares().limit_bytes(share)),
                 &mut parts,
                 &mut volumes,
             );
         }
         let something_stays = self.take_parts(&parts, &volumes, acts);
+        self.note_cold(&parts, &volumes);
         self.named = (parts, volumes);
         self.cold_watch.looked(self.now_ns, something_stays);
+    }
+
+    /// Counts of what was named at the cold end how much lacks nothing but a flush.
+    fn note_cold(&mut self, parts: &[Part], volumes: &[Volume]) {
+        self.volumes.iter_mut().for_each(|volume| volume.cold = ColdEnd::default());
+        for (part, volume) in parts.iter().zip(volumes) {
+            let Some(state) = self.volumes.get_mut(usize::from(volume.0)) else { continue };
+            let lacks_flush = state.epochs.is_unflushed(units_of(&(part.offset..part.offset + part.bytes)));
+            state.cold.note(part.bytes, lacks_flush);
+        }
     }
 
     /// Copies what writes wait to change: the group under way needs it as it is.
@@ -60,7 +71,9 @@ impl Cleaner {
             let (now_ns, runs) = (self.now_ns, &mut self.runs);
             let Some(state) = self.volumes.get_mut(usize::from(volume.0)) else { continue };
             let units = units_of(&(part.offset..part.offset + part.bytes));
-            if state.is_left_alone(now_ns) || state.epochs.leaving_bytes() >= LEAVING_BYTES_MAX {
+            if state.is_left_alone(now_ns)
+                || state.epochs.leaving_bytes() >= self.scale.part_of(LEAVING_BYTES_MAX)
+            {
                 something_stays |= state.epochs.is_dirty(units);
                 continue;
             }
@@ -68,7 +81,7 @@ impl Cleaner {
             if state.epochs.is_dirty(units) {
                 // The units are a later epoch's: older ones must be written first.
                 something_stays = true;
-                state.due_bytes = state.due_bytes.max(BATCH_BYTES);
+                state.due_bytes = state.due_bytes.max(self.scale.part_of(BATCH_BYTES));
             }
             self.copy(*volume, acts);
         }
@@ -92,7 +105,8 @@ impl Cleaner {
         }
         self.budget_bytes = self.budget_bytes.max(self.rules.excess_bytes(dirty_bytes, capacity_bytes));
         if self.is_waited_for {
-            self.budget_bytes = self.budget_bytes.max(WAITING_BYTES.saturating_sub(coming_bytes));
+            self.budget_bytes =
+                self.budget_bytes.max(self.scale.part_of(WAITING_BYTES).saturating_sub(coming_bytes));
         }
         self.budget_bytes = self.budget_bytes.min(dirty_bytes);
         any || self.budget_bytes > 0
@@ -109,8 +123,9 @@ impl Cleaner {
         for &(_, at) in &order {
             loop {
                 let volume = &mut self.volumes[at];
-                let due_bytes = volume.due_bytes().max(self.budget_bytes).min(BATCH_BYTES);
-                let is_full = volume.epochs.leaving_bytes() >= LEAVING_BYTES_MAX;
+                let due_bytes =
+                    volume.due_bytes().max(self.budget_bytes).min(self.scale.part_of(BATCH_BYTES));
+                let is_full = volume.epochs.leaving_bytes() >= self.scale.part_of(LEAVING_BYTES_MAX);
                 if due_bytes == 0 || is_full || volume.is_left_alone(self.now_ns) {
                     break;
                 }

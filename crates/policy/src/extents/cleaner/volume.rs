@@ -18,6 +18,25 @@ const RETRY_NS_MAX: u64 = 30_000_000_000;
 /// A store that has not answered a request for this long hangs: its completions are not counted on.
 const HANG_NS: u64 = 1_000_000_000;
 
+/// Dirty bytes at the cold end, when it was looked at last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ColdEnd {
+    named_bytes: u64,
+    unflushed_bytes: u64,
+}
+
+impl ColdEnd {
+    pub fn note(&mut self, bytes: u64, lacks_flush: bool) {
+        self.named_bytes += bytes;
+        self.unflushed_bytes += if lacks_flush { bytes } else { 0 };
+    }
+
+    /// Whether a flush of the store would make half of them clean.
+    pub fn lacks_flush(&self) -> bool {
+        self.unflushed_bytes > 0 && self.unflushed_bytes >= self.named_bytes / 2
+    }
+}
+
 /// A volume.
 #[derive(Clone, Debug)]
 pub(super) struct VolumeState {
@@ -28,6 +47,8 @@ pub(super) struct VolumeState {
     pub due_bytes: u64,
     /// The flush of its store that is under way, whether the cleaner or a caller asked for it.
     pub flush: Option<Token>,
+    /// What is dirty at the cold end.
+    pub cold: ColdEnd,
     /// A write waits for something of this volume to be in the store.
     pub is_waited_for: bool,
     /// Who waits for something of it is to try again, though no flush has ended: bytes of it were lost, so that it may lack nothing now,
@@ -58,6 +79,7 @@ impl VolumeState {
         VolumeState {
             epochs: Epochs::new(order, EPOCHS_MAX, flush_every_bytes),
             overwrites: Vec::new(),
+            cold: ColdEnd::default(),
             whole_since_ns: 0,
             session,
             due_bytes: 0,

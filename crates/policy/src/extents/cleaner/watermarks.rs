@@ -20,11 +20,28 @@ const RESERVE_SHARE_MAX: u64 = 4;
 /// Looks at them while as much is allocated.
 const LOOKS_PER_RESERVE: u64 = 8;
 
-/// Bytes of a cache, or of a share's limit, that are to be clean or free at its cold end: the argument of
-/// [`crate::extents::Extents::name_cold`].
-pub(super) fn reserve_bytes(capacity_bytes: u64) -> u64 {
-    let wanted = (capacity_bytes / RESERVE_SHARE).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
-    wanted.min(capacity_bytes / RESERVE_SHARE_MAX).max(1)
+/// By how much a miniature is smaller than the cache that it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scale(u64);
+
+impl Scale {
+    /// For a cache `times` as large; 1 for the cache itself.
+    pub fn new(times: u64) -> Self {
+        Scale(times.max(1))
+    }
+
+    /// The part of an amount of bytes that stands for it in the miniature.
+    pub fn part_of(self, bytes: u64) -> u64 {
+        (bytes / self.0).max(UNIT_BYTES)
+    }
+
+    /// Bytes of a cache, or of a share's limit, that are to be clean or free at its cold end: the argument of
+    /// [`crate::extents::Extents::name_cold`].
+    pub fn reserve_bytes(self, capacity_bytes: u64) -> u64 {
+        let (least, most) = (self.part_of(RESERVE_BYTES_MIN), self.part_of(RESERVE_BYTES_MAX));
+        let wanted = (capacity_bytes / RESERVE_SHARE).clamp(least, most);
+        wanted.min(capacity_bytes / RESERVE_SHARE_MAX).max(1)
+    }
 }
 
 /// The time between two looks at the next victims if nothing is allocated, where something has happened since the last look or
@@ -46,8 +63,8 @@ pub struct ColdWatch {
 
 impl ColdWatch {
     /// For a cache of this size.
-    pub(super) fn new(capacity_bytes: u64) -> Self {
-        let every_bytes = (reserve_bytes(capacity_bytes) / LOOKS_PER_RESERVE).max(1);
+    pub(super) fn new(capacity_bytes: u64, scale: Scale) -> Self {
+        let every_bytes = (scale.reserve_bytes(capacity_bytes) / LOOKS_PER_RESERVE).max(1);
         ColdWatch { every_bytes, left_bytes: every_bytes, is_stale: false, looked_at_ns: 0 }
     }
 
@@ -185,13 +202,16 @@ mod tests {
         for (capacity_bytes, reserve) in
             [(2 * MIB, MIB / 2), (8 * MIB, MIB), (64 * MIB, 4 * MIB), (4096 * MIB, 64 * MIB), (0, 1)]
         {
-            assert_eq!(reserve_bytes(capacity_bytes), reserve);
+            assert_eq!(Scale::new(1).reserve_bytes(capacity_bytes), reserve);
         }
+        // A miniature of 16 GiB: as long as 64 MiB last there.
+        assert_eq!(Scale::new(256).reserve_bytes(64 * MIB), MIB / 4);
+        assert_eq!(Scale::new(256).part_of(MIB), UNIT_BYTES);
     }
 
     #[test]
     fn one_looks_again_when_a_part_of_the_reserve_may_be_gone() {
-        let mut watch = ColdWatch::new(64 * MIB);
+        let mut watch = ColdWatch::new(64 * MIB, Scale::new(1));
         assert_eq!(watch.next_ns(), None, "nothing has happened");
         watch.allocated(MIB / 4);
         assert_eq!(watch.next_ns(), Some(COLD_EVERY_NS), "what goes next may be another");
