@@ -23,43 +23,13 @@ use tiermem_policy::ladder::PAGE_BYTES;
 use tiermem_policy::shard::{Change, LostItem};
 
 use super::contents::Contents;
+use super::losses::LossReport;
 use super::pin::Holder;
 use super::{BetweenRequests, DATABASES, StoreError};
 use crate::tiers::Unmended;
 
 /// Looks, a second apart, between two tries to have a part again that the file could not hold.
 const TRY_LOOKS: u32 = 10;
-
-/// What was lost, and what became of it.
-#[derive(Debug, Default)]
-pub(super) struct Losses {
-    /// Items that were dropped.
-    pub items: u64,
-    /// Whether replies may have been written of what was lost.
-    is_doubtful: bool,
-    /// Bytes, by tier, that are not in use as the file cannot hold them.
-    missing: Vec<u64>,
-    looks: u32,
-    reports: Vec<LossReport>,
-}
-
-/// A loss, for whoever runs the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LossReport {
-    /// The tier, by its number.
-    pub tier: u8,
-    /// Items that were dropped.
-    pub items: u64,
-    /// What the tier has less than it was given, and why.
-    pub missing: Option<(Size, String)>,
-}
-
-impl Losses {
-    /// Bytes that tiers have less than they were given.
-    pub fn missing_bytes(&self) -> u64 {
-        self.missing.iter().sum()
-    }
-}
 
 /// An engine that may have lost a part of its tiers.
 #[derive(Debug)]
