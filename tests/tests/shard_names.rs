@@ -193,7 +193,7 @@ fn nobody_is_lent_the_ladder_or_the_index() {
 }
 
 /// Functions of the shard that one of its two drivers alone calls, and why the other has no use for them.
-const ONE_DRIVER: [(&str, &str); 41] = [
+const ONE_DRIVER: [(&str, &str); 39] = [
     ("Shard::idle", NO_IDLE_TIME),
     ("Shard::expiry", NO_IDLE_TIME),
     ("Expiry::piece", NO_IDLE_TIME),
@@ -219,8 +219,6 @@ const ONE_DRIVER: [(&str, &str); 41] = [
     ("Memory::keys", "what is read of the index, by the functions of `Keys` below"),
     ("Keys::entries", "SCAN, and snapshots"),
     ("Keys::all", "a walk for one database's keys, and for items that were lost"),
-    ("Shard::settle", LOST),
-    ("Shard::lose", LOST),
     ("Keys::place_below", "items that are taken up beside a log that has them"),
     ("LogWork::away", "SCAN reads items of the log by their place"),
     ("LogWork::filling_of", "SCAN reads items of the log by their place"),
@@ -241,7 +239,6 @@ const PARTS: &str = "items of a trace have no parts that expire";
 const RESTART: &str = "the simulator is never started again";
 const COMMAND: &str = "a command that no trace has";
 const DEVICE: &str = "the simulator's device does not fail, and is not closed";
-const LOST: &str = "memory of the simulator is never lost";
 const PREFETCH: &str = "it hides the time that memory takes";
 const FIGURES: &str = "a figure that a server shows of itself";
 
