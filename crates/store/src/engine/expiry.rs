@@ -8,6 +8,7 @@ use tiermem_policy::Id;
 use super::contents::Contents;
 use super::{Change, ValueKind};
 use crate::hash::{Hash, collect};
+use crate::tiers::Losing;
 
 /// Hashes looked at in a piece of work.
 const HASHES: u32 = 64;

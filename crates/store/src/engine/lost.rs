@@ -26,7 +26,7 @@ use super::contents::Contents;
 use super::losses::LossReport;
 use super::pin::Holder;
 use super::{BetweenRequests, DATABASES, StoreError};
-use crate::tiers::Unmended;
+use crate::tiers::{Losing, Unmended};
 
 /// Looks, a second apart, between two tries to have a part again that the file could not hold.
 const TRY_LOOKS: u32 = 10;

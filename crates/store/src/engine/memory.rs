@@ -1,7 +1,7 @@
 //! Bytes of items in memory, and the facts that a shard asks for about them.
 
 use crate::flash::Flash;
-use crate::tiers::Tiers;
+use crate::tiers::{Losing, Tiers};
 use tiermem_base::hash::KeyHasher;
 use tiermem_policy::Id;
 use tiermem_policy::ladder::Loc;

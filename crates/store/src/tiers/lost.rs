@@ -11,10 +11,28 @@ use super::Tiers;
 use super::device::Device;
 use super::region::{Region, Unmended};
 
-impl Tiers {
+/// What tiers know of their losses.
+pub trait Losing {
     /// Whether something was lost since [`Self::take_lost`].
+    fn have_lost(&self) -> bool;
+    /// As its name says.
+    fn regions_have_lost(&self) -> bool;
+    /// Whether all of the `len` bytes at a place of a persistent tier can be read; every place of another tier can.
+    fn are_there(&self, loc: Loc, len: usize) -> bool;
+    /// Looks for losses that no access shows. Once a second or so.
+    fn look_for_losses(&mut self);
+    /// The pages of each tier of which something was lost since the last call, or was and could not be had again.
+    fn take_lost(&mut self) -> Vec<(u8, Vec<Range<u32>>)>;
+    /// Has the files hold again what was lost, once nothing lies there any more. Tells of each tier that had lost something whether it has
+    /// all of it again.
+    fn mend(&mut self) -> Vec<(u8, Result<(), Unmended>)>;
+    /// As its name says.
+    fn each_region(&mut self) -> impl Iterator<Item = (u8, &mut Region)>;
+}
+
+impl Losing for Tiers {
     #[inline]
-    pub fn have_lost(&self) -> bool {
+    fn have_lost(&self) -> bool {
         // No tier is persistent where it matters most: that is asked first.
         self.keeping != 0 && self.regions_have_lost()
     }
@@ -23,26 +41,21 @@ impl Tiers {
         self.tiers.iter().any(|tier| matches!(&tier.device, Device::Region(region) if region.has_lost()))
     }
 
-    /// Whether all of the `len` bytes at a place of a persistent tier can be read; every place of another tier can.
-    pub fn are_there(&self, loc: Loc, len: usize) -> bool {
+    fn are_there(&self, loc: Loc, len: usize) -> bool {
         let Device::Region(region) = &self.tiers[usize::from(loc.tier)].device else { return true };
         region.touch(loc.byte_offset() as usize, len);
         !region.has_lost()
     }
 
-    /// Looks for losses that no access shows. Once a second or so.
-    pub fn look_for_losses(&mut self) {
+    fn look_for_losses(&mut self) {
         self.each_region().for_each(|(_, region)| region.look());
     }
 
-    /// The pages of each tier of which something was lost since the last call, or was and could not be had again.
-    pub fn take_lost(&mut self) -> Vec<(u8, Vec<Range<u32>>)> {
+    fn take_lost(&mut self) -> Vec<(u8, Vec<Range<u32>>)> {
         self.each_region().filter_map(|(tier, region)| Some((tier, region.take_lost()?))).collect()
     }
 
-    /// Has the files hold again what was lost, once nothing lies there any more. Tells of each tier that had lost something whether it has
-    /// all of it again.
-    pub fn mend(&mut self) -> Vec<(u8, Result<(), Unmended>)> {
+    fn mend(&mut self) -> Vec<(u8, Result<(), Unmended>)> {
         self.each_region().filter_map(|(tier, region)| Some((tier, region.mend()?))).collect()
     }
 

@@ -19,6 +19,7 @@ use tiermem_sys::prefetch::prefetch;
 use tiermem_tier::device::Memory;
 
 use device::{Device, DeviceError};
+pub use lost::Losing;
 pub use persistent_region::{SEAL, SEAL_AT, TAIL_BYTES};
 use populate::Populator;
 pub use region::Unmended;
