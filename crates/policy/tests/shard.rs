@@ -7,9 +7,7 @@ use tiermem_base::Rng;
 use tiermem_policy::Id;
 use tiermem_policy::ladder::{Eviction, LadderConfig, Loc, Reactive, Ticket};
 use tiermem_policy::promotion_rule::Promotion;
-use tiermem_policy::shard::{
-    Act, Change, Entered, Entry, Items, Lying, Shard, Sizes, Why, lose_pages, settle_moves,
-};
+use tiermem_policy::shard::{Act, Change, Entered, Entry, Items, LosesPages, Lying, Shard, Sizes, Why};
 
 const PAGE: u64 = 64 << 10;
 
@@ -371,7 +369,7 @@ fn items_of_lost_pages_are_out_and_all_others_stay() {
                 let on = (loc.byte_offset() / PAGE) as u32..end;
                 loc.tier == tier && lost.iter().any(|lost| on.start < lost.end && lost.start < on.end)
             };
-            settle_moves(&mut world.shard);
+            world.shard.settle_moves();
             world.carry_out();
             let gone: Vec<Loc> = world.bytes.0.keys().filter(|loc| is_lost(&world, loc)).copied().collect();
             for loc in &gone {
@@ -384,9 +382,9 @@ fn items_of_lost_pages_are_out_and_all_others_stay() {
                 world.begin();
             }
             asked[0] += world.left[Why::Lost as usize];
-            settle_moves(&mut world.shard);
+            world.shard.settle_moves();
             world.carry_out();
-            let left = lose_pages(&mut world.shard, tier, &lost, &world.bytes);
+            let left = world.shard.lose_pages(tier, &lost, &world.bytes);
             asked[1] += left.len() as u64;
             for item in &left {
                 let cell =

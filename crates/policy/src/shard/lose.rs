@@ -76,22 +76,31 @@ impl Memory {
     }
 }
 
-/// Ends all moves under way. Acts follow.
-pub fn settle_moves(shard: &mut Shard) {
-    shard.admission.end_piece();
+/// A shard of whose memory a part may be lost.
+pub trait LosesPages {
+    /// Ends all moves under way. Acts follow.
+    fn settle_moves(&mut self);
+
+    /// Takes out all items that lie on these pages of a tier, also in part: their bytes are gone. Items of other places stay. When no move
+    /// is under way: after [`Self::settle_moves`].
+    ///
+    /// The pages are free from now on, and are given out again: the driver sees to it that they have memory, or [takes](super::Change)
+    /// them from the tier.
+    fn lose_pages<I: Items>(&mut self, tier: u8, pages: &[Range<u32>], items: &I) -> Vec<LostItem>;
 }
 
-/// Takes out all items that lie on these pages of a tier, also in part: their bytes are gone. Items of other places stay. When no move
-/// is under way: after [`settle_moves`].
-///
-/// The pages are free from now on, and are given out again: the driver sees to it that they have memory, or [takes](super::Change)
-/// them from the tier.
-pub fn lose_pages<I: Items>(shard: &mut Shard, tier: u8, pages: &[Range<u32>], items: &I) -> Vec<LostItem> {
-    debug_assert!(
-        shard.is_at_rest() && shard.ladder().transit().last_ticket().is_none(),
-        "no move is under way"
-    );
-    let lost = shard.contents.memory_mut().lose(tier, pages, items);
-    shard.contents.report_outlet();
-    lost
+impl LosesPages for Shard {
+    fn settle_moves(&mut self) {
+        self.admission.end_piece();
+    }
+
+    fn lose_pages<I: Items>(&mut self, tier: u8, pages: &[Range<u32>], items: &I) -> Vec<LostItem> {
+        debug_assert!(
+            self.is_at_rest() && self.ladder().transit().last_ticket().is_none(),
+            "no move is under way"
+        );
+        let lost = self.contents.memory_mut().lose(tier, pages, items);
+        self.contents.report_outlet();
+        lost
+    }
 }

@@ -31,7 +31,7 @@
 //! | a removal | [`Shard::forget`] | nothing |
 //! | room for a large item | [`Shard::make_room`] | acts |
 //! | an item that lies in memory already | [`Shard::restore`] | nothing |
-//! | memory is gone | [`settle_moves`], then [`lose_pages`] | acts; nothing |
+//! | memory is gone | [`LosesPages::settle_moves`], then [`LosesPages::lose_pages`] | acts; nothing |
 //! | a log with the items that it holds | [`Shard::attach_log`] | nothing |
 //! | a look-up below | [`Shard::seek`], [`Shard::stage`], [`Shard::hit_below`] | [`Shard::enter`] and [`Shard::promoted`] if hot |
 //! | the log's copy of a key is out of date | [`Shard::forget_copy`], [`Shard::forget_below`] | nothing |
@@ -116,7 +116,7 @@ pub use fetch::{Away, Staged};
 pub use idle::Expiry;
 pub use item::Item;
 pub use log::LogWork;
-pub use lose::{LostItem, lose_pages, settle_moves};
+pub use lose::{LosesPages, LostItem};
 pub use open_segments::Withdrawn;
 pub use persist_command::{Duty, Parts, Recorded, Settling};
 pub use restore::LogState;
@@ -141,7 +141,7 @@ pub trait Items {
     /// Whether the item at `loc` has this key.
     fn has_key(&self, id: Id, loc: Loc, key: Self::Key<'_>) -> bool;
 
-    /// The hash of the key of the item at `loc`. `None`: its bytes are gone. [`lose_pages`] must follow, for all that is gone.
+    /// The hash of the key of the item at `loc`. `None`: its bytes are gone. [`LosesPages::lose_pages`] must follow, for all that is gone.
     fn hash(&self, id: Id, loc: Loc) -> Option<u64>;
 
     /// Bytes of the item at `loc`.

@@ -10,7 +10,7 @@
 //! | replies are about to leave | asks as well. A client whose replies may have zeros in them is disconnected |
 //! | once a second | looks for losses that no access shows |
 //!
-//! [`Contents::drop_lost`] drops the items: that needs no byte of them ([`lose_pages`]). Where flash
+//! [`Contents::drop_lost`] drops the items: that needs no byte of them ([`LosesPages::lose_pages`]). Where flash
 //! has the same item, its key stays. Then the file is made whole again, with zeros, which are no items; if that fails (a full disk, a bad
 //! page of a device) the tier ends before the first page that is missing, and it is tried again now and then.
 
@@ -20,7 +20,7 @@ use tiermem_base::Bytes as Size;
 use tiermem_policy::Id;
 use tiermem_policy::index::Found;
 use tiermem_policy::ladder::PAGE_BYTES;
-use tiermem_policy::shard::{Change, LostItem, lose_pages, settle_moves};
+use tiermem_policy::shard::{Change, LosesPages, LostItem};
 
 use super::contents::Contents;
 use super::losses::LossReport;
@@ -152,7 +152,7 @@ impl Contents {
     #[cold]
     pub fn drop_lost(&mut self) {
         loop {
-            settle_moves(&mut self.shard);
+            self.shard.settle_moves();
             self.carry_out();
             for (tier, pages) in self.items.tiers.take_lost() {
                 self.drop_pages(tier, &pages);
@@ -171,7 +171,7 @@ impl Contents {
 
     fn drop_pages(&mut self, tier: u8, pages: &[Range<u32>]) {
         self.take_pins_from(tier, pages);
-        let lost = lose_pages(&mut self.shard, tier, pages, &self.items);
+        let lost = self.shard.lose_pages(tier, pages, &self.items);
         for item in &lost {
             // What its seal was in is perhaps there still.
             self.keeping.unseal(&mut self.items.tiers, item.loc);
