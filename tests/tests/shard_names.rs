@@ -193,7 +193,7 @@ fn nobody_is_lent_the_ladder_or_the_index() {
 }
 
 /// Functions of the shard that one of its two drivers alone calls, and why the other has no use for them.
-const ONE_DRIVER: [(&str, &str); 38] = [
+const ONE_DRIVER: [(&str, &str); 39] = [
     ("Shard::idle", NO_IDLE_TIME),
     ("Shard::expiry", NO_IDLE_TIME),
     ("Expiry::piece", NO_IDLE_TIME),
@@ -218,6 +218,7 @@ const ONE_DRIVER: [(&str, &str); 38] = [
     ("Item::change_in_place", COMMAND),
     ("Memory::keys", "what is read of the index, by the functions of `Keys` below"),
     ("Keys::entries", "SCAN, and snapshots"),
+    ("Keys::all", "a walk for one database's keys, and for items that were lost"),
     ("Keys::place_below", "items that are taken up beside a log that has them"),
     ("LogWork::away", "SCAN reads items of the log by their place"),
     ("LogWork::filling_of", "SCAN reads items of the log by their place"),

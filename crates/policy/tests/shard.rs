@@ -7,7 +7,7 @@ use tiermem_base::Rng;
 use tiermem_policy::Id;
 use tiermem_policy::ladder::{Eviction, LadderConfig, Loc, Reactive, Ticket};
 use tiermem_policy::promotion_rule::Promotion;
-use tiermem_policy::shard::{Act, Change, Entered, Entry, Items, Lying, Shard, Sizes, Why};
+use tiermem_policy::shard::{Act, Change, Entered, Entry, Items, LosesPages, Lying, Shard, Sizes, Why};
 
 const PAGE: u64 = 64 << 10;
 
@@ -17,6 +17,9 @@ struct Cell {
     bytes: u64,
     version: u64,
 }
+
+/// The version of bytes that are gone.
+const GONE: u64 = u64::MAX;
 
 /// What lies where. Facts are read from it when they are asked for, so that an act that comes too early is told nonsense.
 #[derive(Debug, Default)]
@@ -30,11 +33,12 @@ impl Items for Bytes {
     type Key<'a> = u64;
 
     fn has_key(&self, _: Id, loc: Loc, key: u64) -> bool {
-        self.0[&loc].key == key
+        self.0[&loc].key == key && self.0[&loc].version != GONE
     }
 
-    fn hash(&self, _: Id, loc: Loc) -> u64 {
-        hash_of(self.0[&loc].key)
+    fn hash(&self, _: Id, loc: Loc) -> Option<u64> {
+        let cell = &self.0[&loc];
+        (cell.version != GONE).then(|| hash_of(cell.key))
     }
 
     fn bytes(&self, _: Id, loc: Loc) -> Sizes {
@@ -71,7 +75,7 @@ struct World {
     /// Moves whose bytes have not arrived; none where they arrive at once.
     on_the_way: Option<Vec<(Ticket, Loc, Loc)>>,
     versions: u64,
-    left: [u64; 3],
+    left: [u64; 5],
     failed: u64,
 }
 
@@ -85,7 +89,7 @@ impl World {
             wanted: BTreeMap::new(),
             on_the_way: late.then(Vec::new),
             versions: 0,
-            left: [0; 3],
+            left: [0; 5],
             failed: 0,
         }
     }
@@ -105,8 +109,11 @@ impl World {
                     match &mut self.on_the_way {
                         Some(moves) => moves.push((ticket, from, to)),
                         None => {
-                            self.copy(from, to);
-                            self.shard.moved(ticket, true);
+                            let arrives = self.bytes.0[&from].version != GONE;
+                            if arrives {
+                                self.copy(from, to);
+                            }
+                            self.shard.moved(ticket, arrives);
                         }
                     }
                 }
@@ -116,13 +123,19 @@ impl World {
                 }
                 Act::Leave { loc, hash, why, .. } => {
                     let cell = self.bytes.0.remove(&loc).expect("its bytes are there until the next act");
+                    assert_eq!(cell.version == GONE, why == Why::Lost);
+                    self.left[why as usize] += 1;
+                    if why == Why::Lost {
+                        assert_eq!(hash_of(cell.key) >> 24, hash >> 24, "it is found by its place");
+                        self.wanted.remove(&cell.key).expect("who leaves was there");
+                        continue;
+                    }
                     assert_eq!(hash_of(cell.key), hash);
                     let wanted = self.wanted.remove(&cell.key).expect("who leaves was there");
                     assert_eq!(wanted.version, cell.version);
                     let now_ms = self.shard.now().unix_ms;
                     let is_over = wanted.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms);
                     assert_eq!(is_over, why == Why::Expired);
-                    self.left[why as usize] += 1;
                 }
                 Act::Discard { .. } | Act::Populate { .. } => {}
                 act => panic!("there is no log, so why {act:?}"),
@@ -291,7 +304,7 @@ fn every_key_has_the_bytes_that_were_written_last_whenever_moves_arrive() {
                 println!("{name}, late: {late}, seed {seed}");
                 let mut world = World::new(config.clone(), late, seed);
                 world.run(2000);
-                let [evicted, expired, _] = world.left;
+                let [evicted, expired, ..] = world.left;
                 assert!(expired > 0, "items expire");
                 assert_eq!(evicted == 0, config.eviction == Eviction::Forbidden, "items are thrown out");
                 assert!(!late || config.levels.len() == 1 || world.failed > 0, "moves fail");
@@ -330,9 +343,61 @@ fn an_item_leaves_for_its_own_new_bytes_where_both_do_not_fit() {
     world.set(0, 11 * PAGE, None);
     world.set(1, 18 * PAGE, None);
     world.set(1, 19 * PAGE, None);
-    assert_eq!(world.left, [0, 0, 1], "nobody else goes in vain");
+    assert_eq!(world.left[..3], [0, 0, 1], "nobody else goes in vain");
     assert_eq!(world.wanted[&1].bytes, 19 * PAGE);
     world.check();
+}
+
+/// Bytes of some pages are gone. Who is asked to move or to leave before that is known stays or leaves without them; then all on these
+/// pages are out, and no others.
+#[test]
+fn items_of_lost_pages_are_out_and_all_others_stay() {
+    let mut asked = [0; 2];
+    for (name, config) in configs() {
+        for seed in 0..8 {
+            let mut world = World::new(config.clone(), false, seed);
+            world.run(1500);
+            let tier = (seed % config.levels.len() as u64) as u8;
+            let pages = config.levels[usize::from(tier)].capacity_bytes / PAGE;
+            let first = world.chance.below(pages) as u32;
+            let lost = [first..first + 3, pages as u32 - 2..u32::MAX];
+            let place_bytes = |world: &World, loc: &Loc| {
+                world.shard.ladder().residents().level(usize::from(loc.tier)).place_bytes(loc.unit)
+            };
+            let is_lost = |world: &World, loc: &Loc| {
+                let end = (loc.byte_offset() + place_bytes(world, loc)).div_ceil(PAGE) as u32;
+                let on = (loc.byte_offset() / PAGE) as u32..end;
+                loc.tier == tier && lost.iter().any(|lost| on.start < lost.end && lost.start < on.end)
+            };
+            world.shard.settle_moves();
+            world.carry_out();
+            let gone: Vec<Loc> = world.bytes.0.keys().filter(|loc| is_lost(&world, loc)).copied().collect();
+            for loc in &gone {
+                let cell = world.bytes.0.get_mut(loc).unwrap();
+                (cell.version, cell.bytes) = (GONE, 8);
+            }
+            // Before it is known some of them are thrown out, or moved.
+            for key in 10_000..10_200 {
+                world.set(key, 700, None);
+                world.begin();
+            }
+            asked[0] += world.left[Why::Lost as usize];
+            world.shard.settle_moves();
+            world.carry_out();
+            let left = world.shard.lose_pages(tier, &lost, &world.bytes);
+            asked[1] += left.len() as u64;
+            for item in &left {
+                let cell =
+                    world.bytes.0.remove(&item.loc).unwrap_or_else(|| panic!("{name}: {item:?} was there"));
+                assert!(hash_of(cell.key) >> 24 == item.hash >> 24 && !item.has_copy, "{name}: {item:?}");
+                world.wanted.remove(&cell.key).unwrap();
+            }
+            assert!(world.bytes.0.values().all(|cell| cell.version != GONE), "{name}: all of them are out");
+            world.check();
+            world.run(1500);
+        }
+    }
+    assert!(asked[0] > 0 && asked[1] > 100, "{asked:?}");
 }
 
 #[test]

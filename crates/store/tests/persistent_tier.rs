@@ -1,12 +1,13 @@
 //! Engine over a persistent tier, with and without flash below, against a map: it is dropped at any step, as a
-//! kill does, and opened again over the same file. The items of that tier are back, unchanged, and no others.
+//! kill does, and opened again over the same file. The items of that tier are back, unchanged, and no others. The file may be shortened
+//! at any step: what was there is gone, and nothing else.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 mod world;
 
 use proptest::prelude::*;
 use tiermem_base::{TierKind, TierSpec};
-use tiermem_store::engine::{Engine, EngineConfig, Expiry, TakenUp, ValueKind};
+use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, TakenUp, ValueKind};
 use tiermem_tier::block::MemoryDisk;
 use world::{Change, Known, Model, START_MS, TempPath, attach_flash, items_in, look, name, set, tier, value};
 
@@ -51,6 +52,11 @@ enum Step {
     Restart {
         in_order: bool,
     },
+    /// Somebody shortens the file to a part of its bytes, and makes it longer again if it is `refilled`.
+    Shorten {
+        part: u8,
+        refilled: bool,
+    },
     /// A request dies with the store, unanswered.
     DieSetting(u16, usize),
     DieRemoving(u16),
@@ -64,6 +70,7 @@ fn steps(keys: u16) -> impl Strategy<Value = Vec<Step>> {
         8 => (0..keys).prop_map(Step::Change),
         5 => (0..keys, len()).prop_map(|(key, len)| Step::Build(key, len)),
         1 => any::<bool>().prop_map(|in_order| Step::Restart { in_order }),
+        1 => (any::<u8>(), any::<bool>()).prop_map(|(part, refilled)| Step::Shorten { part, refilled }),
         1 => (0..keys, len()).prop_map(|(key, len)| Step::DieSetting(key, len)),
         1 => (0..keys).prop_map(Step::DieRemoving),
     ];
@@ -98,6 +105,32 @@ fn build(engine: &mut Engine, model: &mut Model, key: u16, value: Vec<u8>) {
     model.known.insert(key, Known { value, expires_at_ms });
 }
 
+/// Shortens the file of an engine.
+fn shorten(machine: &Machine, engine: &mut Engine, part: u8, refilled: bool) {
+    let file = std::fs::File::options().write(true).open(&machine.path.0).unwrap();
+    let bytes = file.metadata().unwrap().len();
+    file.set_len(bytes * u64::from(part) / 256 + u64::from(part) * 7).unwrap();
+    if refilled {
+        file.set_len(bytes).unwrap();
+        // No access shows it.
+        engine.between_requests().lost_parts().look();
+    }
+}
+
+/// As before replies leave. Where something was lost, keys count that are somewhere, and the file is whole again.
+fn check_losses(machine: &Machine, engine: &mut Engine) {
+    engine.between_requests().lost_parts().may_be_in_replies();
+    if engine.between_requests().lost_parts().take_reports().is_empty() {
+        return;
+    }
+    let stats = engine.stats();
+    assert_eq!(stats.missing_bytes, 0);
+    if machine.disk.is_none() {
+        assert_eq!(engine.len(0), stats.tiers.iter().map(|tier| tier.items).sum::<u64>());
+    }
+    assert_eq!(std::fs::metadata(&machine.path.0).unwrap().len(), 2 << 20);
+}
+
 fn run(steps: Vec<Step>, flash: bool) -> u64 {
     let mut machine = Machine::new(flash);
     let mut model = Model::new();
@@ -107,7 +140,15 @@ fn run(steps: Vec<Step>, flash: bool) -> u64 {
         model.set_clock(&mut engine);
         let mut unsure = None;
         let mut dies = None;
+        if matches!(step, Step::Restart { .. } | Step::DieSetting(..) | Step::DieRemoving(_)) {
+            engine.between_requests().lost_parts().look();
+        }
         match step {
+            Step::Shorten { part, refilled } => {
+                shorten(&machine, &mut engine, part, refilled);
+                // Whatever comes next meets it.
+                continue;
+            }
             Step::Plain(change) => model.apply(&mut engine, change, version),
             Step::Change(key) => change(&mut engine, &mut model, key),
             Step::Build(key, len) => build(&mut engine, &mut model, key, value(version, len)),
@@ -129,6 +170,7 @@ fn run(steps: Vec<Step>, flash: bool) -> u64 {
         if unsure.is_none() {
             engine.commit();
         }
+        check_losses(&machine, &mut engine);
         if version % 10 == 0 && unsure.is_none() {
             engine.between_requests().tick();
             engine.flash().tick();
@@ -157,7 +199,8 @@ fn run(steps: Vec<Step>, flash: bool) -> u64 {
             }
         }
     }
-    // Expired keys are not restored, so the keys counted then exist.
+    // Expired keys are not restored, so the keys counted then exist. A file that is too short at the start is refused.
+    engine.between_requests().lost_parts().look();
     drop(engine);
     engine = machine.start(model.now_ms).0;
     let (mut found, count) = (0, engine.len(0));
@@ -185,6 +228,90 @@ proptest! {
     #[test]
     fn over_flash_the_newer_of_two_is_back(steps in steps(400)) {
         run(steps, true);
+    }
+}
+
+fn assert_right(key: u16, found: &Known, known: Option<&Known>) {
+    let Some(known) = known else { panic!("key {key} is back") };
+    let differs = found.value.iter().zip(&known.value).position(|(one, other)| one != other);
+    let at = differs.map(|at| (at, found.value[at]));
+    assert!(
+        found == known,
+        "key {key}: {} bytes of {}, first at {at:?}",
+        found.value.len(),
+        known.value.len()
+    );
+}
+
+/// The file is shortened while requests run, at any instruction of them. What the engine says is good is right, then and later.
+#[test]
+fn a_file_that_is_shortened_amid_requests_gives_no_wrong_value() {
+    for flash in [false, true] {
+        let mut machine = Machine::new(flash);
+        let mut model = Model::new();
+        let mut engine = machine.start(START_MS).0;
+        let path = machine.path.0.clone();
+        let (tell, told) = std::sync::mpsc::channel::<u64>();
+        let (answer, answered) = std::sync::mpsc::channel();
+        let shortens = std::thread::spawn(move || {
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            for bytes in told {
+                file.set_len(bytes).unwrap();
+                answer.send(()).unwrap();
+            }
+        });
+        let (mut doubtful, mut lost) = (0, 0);
+        for round in 0..200 {
+            let before = engine.stats().lost;
+            for at in 0..120 {
+                if at == 40 {
+                    tell.send((round * 7919) % 2048 * 1024 + round % 3 * 100).unwrap();
+                }
+                engine.between_requests().lost_parts().begin();
+                let key = (round * 31 + at * 7) as u16 % 400;
+                let new =
+                    value(round as usize * 1000 + at as usize, [100, 1500, 9000, 70_000][(at % 4) as usize]);
+                let found = look(&mut engine, key);
+                let set = at % 3 == 0;
+                let outcome = set.then(|| {
+                    let appended = found.as_ref().map(|known| [&known.value[..], b"!"].concat());
+                    let new = appended.filter(|it| it.len() < 100_000).unwrap_or(new);
+                    let outcome = engine.set(0, &name(key), &new, Condition::Always, Expiry::Never);
+                    (new, outcome)
+                });
+                engine.flash_reads().unstage();
+                engine.commit();
+                let in_doubt = engine.between_requests().lost_parts().may_be_in_replies();
+                doubtful += u64::from(in_doubt);
+                if !in_doubt && let Some(found) = found {
+                    assert_right(key, &found, model.known.get(&key));
+                }
+                match outcome {
+                    Some((value, Ok(_))) => {
+                        model.known.insert(key, Known { value, expires_at_ms: None });
+                    }
+                    Some((_, Err(_))) => _ = model.known.remove(&key),
+                    None => {}
+                }
+            }
+            answered.recv().unwrap();
+            engine.between_requests().lost_parts().look();
+            lost += u64::from(engine.stats().lost > before);
+        }
+        drop(tell);
+        shortens.join().unwrap();
+        engine.between_requests().lost_parts().look();
+        assert!(lost > 50, "items were lost in {lost} rounds");
+        println!("flash: {flash}, losses in {lost} rounds, {doubtful} replies in doubt");
+        let before = items_in(&engine, 1);
+        drop(engine);
+        let (mut engine, found) = machine.start(START_MS);
+        assert_eq!((found.items, found.dropped), (before, 0));
+        for key in 0..400 {
+            let there = look(&mut engine, key);
+            engine.flash_reads().unstage();
+            assert!(there.is_none() || there.as_ref() == model.known.get(&key), "key {key}");
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`Residents`] can be asked for the next victim, and about any item. The functions that change them are in
 //! [`super::item_lifecycle`].
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::classes::{Class, Fit, SizeClasses};
@@ -98,6 +99,17 @@ impl Residents {
     /// A tier.
     pub fn level(&self, tier: usize) -> &Level {
         &self.levels[tier]
+    }
+
+    /// The items with a place on these pages of a tier, also one that reaches into them only: it may come twice.
+    pub fn items_on(&self, tier: usize, pages: Range<u32>) -> impl Iterator<Item = Id> + '_ {
+        let slots = &self.levels[tier].slots;
+        (pages.start..pages.end.min(self.pages(tier))).flat_map(|page| slots.pages().items(page))
+    }
+
+    /// Pages that there are places on in a tier, whether they may be given out or not.
+    pub fn pages(&self, tier: usize) -> u32 {
+        self.levels[tier].slots.supply().pages_total()
     }
 
     /// How many tiers there are.

@@ -21,6 +21,14 @@ impl Keys {
         self.index.scan(cursor, count, visit)
     }
 
+    /// Visits all entries, with the first 40 bits of their hashes.
+    pub fn all(&self, mut visit: impl FnMut(u64, Found)) {
+        let mut cursor = Some(0);
+        while let Some(at) = cursor {
+            cursor = self.entries(at, usize::MAX, &mut visit);
+        }
+    }
+
     /// The part of the index that an expected look-up reads first, to bring it near: then call [`Self::foresee_entry`].
     #[inline]
     pub fn foresee_segment(&self, hash: u64) -> &impl Sized {

@@ -51,6 +51,11 @@ impl Memory {
         self.item_bytes[tier]
     }
 
+    /// The bytes of a tier's items were counted anew.
+    pub(super) fn set_item_bytes(&mut self, tier: u8, bytes: u64) {
+        self.item_bytes[usize::from(tier)] = bytes;
+    }
+
     /// The item of this key, its time over or not.
     #[inline]
     pub fn find<I: Items>(&self, hash: u64, key: I::Key<'_>, items: &I) -> Option<Id> {

@@ -31,6 +31,7 @@
 //! | a removal | [`Shard::forget`] | nothing |
 //! | room for a large item | [`Shard::make_room`] | acts |
 //! | an item that lies in memory already | [`Shard::restore`] | nothing |
+//! | memory is gone | [`LosesPages::settle_moves`], then [`LosesPages::lose_pages`] | acts; nothing |
 //! | a log with the items that it holds | [`Shard::attach_log`] | nothing |
 //! | a look-up below | [`Shard::seek`], [`Shard::stage`], [`Shard::hit_below`] | [`Shard::enter`] and [`Shard::promoted`] if hot |
 //! | the log's copy of a key is out of date | [`Shard::forget_copy`], [`Shard::forget_below`] | nothing |
@@ -68,6 +69,7 @@
 //! | `fetch.rs` | | look-ups below memory |
 //! | `idle.rs` | | the beginning of a request, steps, expiry without requests, room for large items |
 //! | `restore.rs` | [`LogState`] | taking items up after a restart, removing all of them |
+//! | `lose.rs` | [`LostItem`] | nothing: items whose bytes are gone |
 //!
 //! # Invariants
 //!
@@ -96,6 +98,7 @@ mod item;
 mod journal;
 mod keys;
 mod log;
+mod lose;
 mod memory;
 mod open_segments;
 mod persist_command;
@@ -113,6 +116,7 @@ pub use fetch::{Away, Staged};
 pub use idle::Expiry;
 pub use item::Item;
 pub use log::LogWork;
+pub use lose::{LosesPages, LostItem};
 pub use open_segments::Withdrawn;
 pub use persist_command::{Duty, Parts, Recorded, Settling};
 pub use restore::LogState;
@@ -137,8 +141,8 @@ pub trait Items {
     /// Whether the item at `loc` has this key.
     fn has_key(&self, id: Id, loc: Loc, key: Self::Key<'_>) -> bool;
 
-    /// The hash of the key of the item at `loc`.
-    fn hash(&self, id: Id, loc: Loc) -> u64;
+    /// The hash of the key of the item at `loc`. `None`: its bytes are gone. [`LosesPages::lose_pages`] must follow, for all that is gone.
+    fn hash(&self, id: Id, loc: Loc) -> Option<u64>;
 
     /// Bytes of the item at `loc`.
     fn bytes(&self, id: Id, loc: Loc) -> Sizes;
@@ -484,7 +488,11 @@ impl Shard {
                 Some(Act::Move { ticket, id, from, to, bytes })
             }
             ladder::Act::Drop { id, loc, why, expires_at_ms, last_used } => {
-                let hash = items.hash(id, loc);
+                let Some(hash) = items.hash(id, loc) else {
+                    let hash = self.contents.memory_mut().remove_lost(id);
+                    let why = Why::Lost;
+                    return Some(Act::Leave { id, loc, hash, why, expires_at_ms, last_used, below: None });
+                };
                 self.contents.memory_mut().remove(id, loc, hash, items.bytes(id, loc).here);
                 match why {
                     ladder::Why::Evicted => {

@@ -305,8 +305,8 @@ mod tests {
             false
         }
 
-        fn hash(&self, _: Id, _: Loc) -> u64 {
-            0
+        fn hash(&self, _: Id, _: Loc) -> Option<u64> {
+            Some(0)
         }
 
         fn bytes(&self, _: Id, _: Loc) -> Sizes {

@@ -77,8 +77,8 @@ impl Items for Bytes {
         self.here[&loc].key == key
     }
 
-    fn hash(&self, _: Id, loc: Loc) -> u64 {
-        hash_of(self.here[&loc].key)
+    fn hash(&self, _: Id, loc: Loc) -> Option<u64> {
+        Some(hash_of(self.here[&loc].key))
     }
 
     fn bytes(&self, _: Id, loc: Loc) -> Sizes {

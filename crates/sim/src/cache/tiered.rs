@@ -85,8 +85,8 @@ impl Items for Notes {
         self.stored[id.index()].key == key
     }
 
-    fn hash(&self, id: Id, _: Loc) -> u64 {
-        self.hash_of(self.stored[id.index()].key)
+    fn hash(&self, id: Id, _: Loc) -> Option<u64> {
+        Some(self.hash_of(self.stored[id.index()].key))
     }
 
     fn bytes(&self, id: Id, _: Loc) -> Sizes {

@@ -208,6 +208,8 @@ fn persistence(text: &mut String, context: &Context<'_>, facts: &Facts) -> core:
         "kept_in_place_items": taken_up.items,
         "kept_in_place_expired": taken_up.expired,
         "kept_in_place_dropped": taken_up.dropped,
+        "lost_items": facts.figures.engine.lost,
+        "missing_tier_bytes": facts.figures.engine.missing_bytes,
     )
 }
 

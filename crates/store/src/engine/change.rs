@@ -103,6 +103,7 @@ impl<'a> ValuesInPlace<'a> {
         build: impl FnOnce(&[u8], &mut [u8]),
     ) -> Result<(), StoreError> {
         self.build_bytes(db, key, kind, len, build)?;
+        self.contents.keep_unless_lost(db, key, self.contents.items.hash(db, key))?;
         if kind == ValueKind::Hash {
             self.contents.note_fields_of(db, key);
         }

@@ -8,6 +8,7 @@ use tiermem_policy::Id;
 use super::contents::Contents;
 use super::{Change, ValueKind};
 use crate::hash::{Hash, collect};
+use crate::tiers::Losing;
 
 /// Hashes looked at in a piece of work.
 const HASHES: u32 = 64;
@@ -88,6 +89,13 @@ fn expire_fields(contents: &mut Contents) -> bool {
 /// looked at.
 fn collect_fields(contents: &mut Contents, id: Id) -> usize {
     let now_ms = contents.shard.now().unix_ms;
+    let loc = contents.shard.ladder().residents().nodes().loc(id);
+    let header = contents.items.header(loc);
+    let key = contents.items.key(loc, header).to_vec();
+    if !contents.items.tiers.are_there(loc, header.item_len()) {
+        contents.drop_lost();
+        return 0;
+    }
     let Some(hash) = hash_of(contents, id) else { return 0 };
     let bytes = hash.used_bytes();
     if !hash.is_due(now_ms) {
@@ -99,9 +107,6 @@ fn collect_fields(contents: &mut Contents, id: Id) -> usize {
         contents.shard.item(id).set_parts_expire_at_ms(Some(now_ms + PINNED_MS));
         return 0;
     }
-    let loc = contents.shard.ladder().residents().nodes().loc(id);
-    let header = contents.items.header(loc);
-    let key = contents.items.key(loc, header).to_vec();
     let key_hash = contents.items.hash(header.db, &key);
     contents.forget_copy(id, key_hash);
     contents.keeping.unseal_to_change(

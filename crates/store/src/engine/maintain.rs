@@ -60,7 +60,10 @@ impl Contents {
                 let place_bytes =
                     self.shard.ladder().residents().level(usize::from(to.tier)).place_bytes(to.unit);
                 assert!(bytes <= place_bytes, "a moved item fits its new place");
-                debug_assert_eq!(self.items.header(from).item_len() as u64, bytes, "all of an item is moved");
+                debug_assert!(
+                    self.items.header(from).item_len() as u64 == bytes || self.has_lost(),
+                    "all of an item is moved"
+                );
                 debug_assert!(
                     self.items.tiers.has_bytes(to.tier, to.byte_offset(), place_bytes),
                     "the new place is inside its tier"
@@ -70,12 +73,13 @@ impl Contents {
                 } else {
                     self.items.tiers.copy(from, to, bytes as usize);
                 }
-                self.shard.moved(ticket, true);
+                // An item of which something is lost stays, to be dropped.
+                let is_whole = !(self.items.tiers.keeps(from.tier) && self.has_lost());
+                self.shard.moved(ticket, is_whole);
             }
             Act::Settled { from, to, bytes, expires_at_ms } => {
-                debug_assert_eq!(
-                    self.items.header(to).item_len() as u64,
-                    bytes,
+                debug_assert!(
+                    self.items.header(to).item_len() as u64 == bytes || self.has_lost(),
                     "what is settled is as it was copied"
                 );
                 self.keeping.seal_moved(&mut self.items.tiers, (from, to), bytes, expires_at_ms);
@@ -109,11 +113,12 @@ impl Contents {
 
     /// An item leaves memory at `loc`, and the store if the log does not have it.
     fn leave(&mut self, loc: Loc, hash: u64, why: Why, below: Option<LogPlace>) {
-        if why != Why::Replaced {
+        if why == Why::Lost {
+            self.leave_lost(hash);
+        } else if why != Why::Replaced {
             let header = self.items.header(loc);
-            debug_assert_eq!(
-                self.items.hash(header.db, self.items.key(loc, header)),
-                hash,
+            debug_assert!(
+                self.items.hash(header.db, self.items.key(loc, header)) == hash || self.has_lost(),
                 "the item that the shard took out is the one that lies there"
             );
             self.items.tiers.charge_read(loc.tier, header.value_offset());
@@ -135,6 +140,7 @@ impl Contents {
 
     /// Removes every key of one database or, with `None`, of all. All at once where no other database has keys.
     pub fn flush(&mut self, db: Option<u8>) {
+        self.look_for_losses();
         self.changes.note(Change::Flushed(db), db.unwrap_or(0), &[]);
         let others = db.map_or(0, |db| self.keys.sum() - self.keys.of(db));
         if others == 0 {
@@ -152,20 +158,20 @@ impl Contents {
             self.keys.clear(None);
             return;
         }
-        let mut ids: Vec<Id> = Vec::new();
-        self.shard.memory().keys().entries(0, usize::MAX, |_, found| {
+        let mut ids: Vec<(Id, u64)> = Vec::new();
+        self.shard.memory().keys().all(|hash, found| {
             if let Found::Item(id) = found {
-                ids.push(id);
+                ids.push((id, hash));
             }
         });
-        for id in ids {
+        for (id, bits) in ids {
             let loc = self.shard.ladder().residents().nodes().loc(id);
             let header = self.items.header(loc);
             if db.is_none_or(|db| db == header.db) {
                 let key = self.items.key(loc, header);
                 let hash = self.items.hash(header.db, key);
                 self.tenants.removed(header.db, key, hash);
-                self.forget(id, hash);
+                self.forget(id, bits);
             }
         }
         // What lies on flash alone was counted as well, and is gone.

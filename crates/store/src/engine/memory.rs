@@ -1,7 +1,7 @@
 //! Bytes of items in memory, and the facts that a shard asks for about them.
 
 use crate::flash::Flash;
-use crate::tiers::Tiers;
+use crate::tiers::{Losing, Tiers};
 use tiermem_base::hash::KeyHasher;
 use tiermem_policy::Id;
 use tiermem_policy::ladder::Loc;
@@ -61,9 +61,11 @@ impl Items for Memory {
     }
 
     #[inline]
-    fn hash(&self, _: Id, loc: Loc) -> u64 {
+    fn hash(&self, _: Id, loc: Loc) -> Option<u64> {
         let header = self.header(loc);
-        self.hasher.hash(header.db, self.key(loc, header))
+        let hash = self.hasher.hash(header.db, self.key(loc, header));
+        let is_there = !self.tiers.keeps(loc.tier) || self.tiers.are_there(loc, header.item_len());
+        is_there.then_some(hash)
     }
 
     #[inline]

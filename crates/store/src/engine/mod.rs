@@ -26,6 +26,7 @@
 //!    ├─ StagedItems  read from flash for the current request     staged
 //!    ├─ FlashWaiters waiting for space or for durability         flash_waiters
 //!    ├─ FlashDescription   name and life of the device           flash_figures
+//!    ├─ Losses       lost parts of tiers that outlive the process  lost
 //!    └─ Counters     requests and their effects                  counters
 //! ```
 //!
@@ -49,6 +50,8 @@ mod item;
 mod key_counts;
 mod keys;
 mod keyspace_events;
+mod losses;
+mod lost;
 mod maintain;
 mod memory;
 mod owners;
@@ -84,6 +87,8 @@ pub use flash_reads::{FlashKey, FlashReads};
 pub use item::HEADER_BYTES;
 pub use keys::{Keyspace, RANDOM_SAMPLE};
 pub use keyspace_events::{Change, Changes};
+pub use losses::LossReport;
+pub use lost::LostParts;
 pub use owners::{By, Owner, PREFIX_BYTES_MAX};
 pub use pin::{Holder, Pin};
 pub use pinned_values::PinnedValues;

@@ -83,7 +83,7 @@ impl PinnedValues<'_> {
         match bytes {
             Bytes::InPlace { loc, offset, place_bytes } => {
                 debug_assert!(
-                    self.is_as_it_was(loc, offset, len),
+                    self.is_as_it_was(loc, offset, len) || self.contents.items.tiers.keeps(loc.tier),
                     "a pinned value stays where it is, and as it is"
                 );
                 self.contents.pins.uncount(number, holder, loc, place_bytes);
@@ -119,7 +119,7 @@ impl PinnedValues<'_> {
     }
 
     /// A client loses all of its pins.
-    fn rob(&mut self, slot: u32) {
+    pub(super) fn rob(&mut self, slot: u32) {
         let is_its = |held: &Held| client_of(held.holder) == Some(slot) && !matches!(held.bytes, Bytes::Lost);
         let numbers: Vec<u64> = self
             .contents

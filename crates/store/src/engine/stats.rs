@@ -26,6 +26,10 @@ pub struct EngineStats {
     pub moves_aborted: u64,
     /// Writes refused for lack of room.
     pub refused: u64,
+    /// Items dropped because a part of their tier was lost.
+    pub lost: u64,
+    /// Bytes that tiers have less than they were given, as their files cannot hold them.
+    pub missing_bytes: u64,
     /// Keys held now.
     pub keys: u64,
     /// Keys with an expiry held now.
@@ -54,6 +58,8 @@ impl EngineStats {
             evicted,
             moves_aborted,
             refused,
+            lost,
+            missing_bytes,
             keys,
             keys_with_expiry,
             metadata_bytes,
@@ -80,6 +86,8 @@ impl EngineStats {
         self.evicted += evicted;
         self.moves_aborted += moves_aborted;
         self.refused += refused;
+        self.lost += lost;
+        self.missing_bytes += missing_bytes;
         self.keys += keys;
         self.keys_with_expiry += keys_with_expiry;
         self.metadata_bytes += metadata_bytes;
@@ -125,6 +133,8 @@ impl Contents {
             evicted: tiers.iter().map(|tier| tier.evictions).sum(),
             moves_aborted: counters.moves_aborted,
             refused: self.counters.refused,
+            lost: self.losses.items,
+            missing_bytes: self.losses.missing_bytes(),
             keys: self.keys.sum(),
             keys_with_expiry: self.shard.ladder().residents().nodes().items_with_expiry(),
             metadata_bytes: self.shard.ladder().metadata_bytes(),

@@ -17,6 +17,9 @@ pub enum StoreError {
         /// The limit.
         limit_bytes: usize,
     },
+    /// A part of a tier was lost while the value was written, which may be made of what was there. The key has no value now.
+    #[error("a part of a tier was lost meanwhile, and the key with it")]
+    Lost,
     /// The key is longer than [`KEY_BYTES_MAX`].
     #[error("the key is longer than the limit of {KEY_BYTES_MAX} bytes")]
     KeyTooLarge,

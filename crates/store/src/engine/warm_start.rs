@@ -37,6 +37,8 @@ impl WarmStart<'_> {
         }
         self.contents.items.tiers.begin_session(self.contents.keeping.session());
         self.contents.keeping.set_taken_up(found);
+        // A page of the medium may have turned bad.
+        self.contents.look_for_losses();
         found
     }
 
@@ -114,6 +116,7 @@ impl WarmStart<'_> {
     /// # Errors
     /// When it cannot be written.
     pub fn write_back(&mut self) -> std::io::Result<()> {
+        self.contents.look_for_losses();
         let Contents { keeping, items, shard, .. } = &mut *self.contents;
         keeping.seal_changed(&mut items.tiers, shard.ladder().residents());
         items.tiers.write_back_kept()
@@ -124,6 +127,7 @@ impl WarmStart<'_> {
     /// # Errors
     /// When it cannot be written: a restart finds it all the same, but not one after the machine was stopped.
     pub fn close(&mut self) -> std::io::Result<()> {
+        self.contents.look_for_losses();
         let Contents { keeping, items, shard, .. } = &mut *self.contents;
         keeping.seal_changed(&mut items.tiers, shard.ladder().residents());
         items.tiers.close_kept()

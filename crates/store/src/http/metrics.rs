@@ -25,6 +25,16 @@ pub fn render(view: &View, ready: bool) -> String {
         engine.moves_aborted,
     );
     text.single("writes_refused_total", "Writes refused for lack of memory.", engine.refused);
+    text.single(
+        "lost_items_total",
+        "Items dropped because a part of their tier's file or device was lost.",
+        engine.lost,
+    );
+    text.single(
+        "missing_tier_bytes",
+        "Bytes that tiers have less than configured, because their files cannot hold what was lost.",
+        engine.missing_bytes,
+    );
     text.single("keys", "Keys in the store now.", engine.keys);
     text.single("keys_with_expiry", "Keys in the store now that expire.", engine.keys_with_expiry);
     text.single(

@@ -413,7 +413,7 @@ impl Connection {
     /// Makes the requests' effects as durable as configured, and then sends the replies.
     #[inline]
     fn flush(&mut self, core: &mut Core, cx: &TaskContext<'_>) -> Result<(), Gone> {
-        let promised = core.engine.commit();
+        let promised = core.commit().ok_or(Gone)?;
         if promised > self.promised {
             self.promised = promised;
             core.engine.flash().wake_when_durable(promised, cx.waker());
@@ -432,7 +432,7 @@ impl Connection {
                 Some(bytes) => self.stream.try_write(bytes),
                 None => {
                     let mut slices = [IoSlice::new(&[]); SLICES];
-                    let filled = self.output.slices(&core.engine, &mut slices).ok_or(Gone)?;
+                    let filled = self.output.slices(core.engine_without_lost(), &mut slices).ok_or(Gone)?;
                     self.stream.try_write_vectored(&slices[..filled])
                 }
             };

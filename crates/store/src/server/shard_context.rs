@@ -20,7 +20,8 @@ use tiermem_policy::shard_memory::Member;
 
 use crate::clients::{Slot, TIGHT_OUTPUT_BYTES};
 use crate::command::{Flags, Mode, settle_idle};
-use crate::engine::Engine;
+use crate::engine::{Engine, LossReport};
+use crate::flash::Moment;
 use crate::host::{Host, Persistence, Session};
 use crate::resp::{Limits, Parser, Progress};
 use crate::settings::Settings;
@@ -34,8 +35,8 @@ use crate::store_time::WallClock;
 /// of read: a value a little over the limit is refused by the command itself.
 const BULK_SLACK_BYTES: usize = 1024;
 
-/// Ticks, of 100 ms each, between two writings of what the flash tier has half filled.
-const FLASH_TICKS: u64 = 10;
+/// Ticks, of 100 ms each, between two writings of what the flash tier has half filled, and between two looks for lost parts of tiers.
+const SECOND_TICKS: u64 = 10;
 
 /// A shard, borrowed by one connection at a time for as long as its socket gives it work.
 pub(super) type Shard = RefCell<Core>;
@@ -167,8 +168,26 @@ impl Core {
     #[inline]
     pub(super) fn begin_batch(&mut self) {
         self.pass_time_on();
+        self.engine.between_requests().lost_parts().begin();
         self.host.timing.begin_run();
         self.grant_replies();
+    }
+
+    /// Makes the batch's effects as durable as configured. `None`: a part of a tier was lost while values were copied from it, perhaps into
+    /// the replies, which must not leave.
+    #[inline]
+    pub(super) fn commit(&mut self) -> Option<Moment> {
+        let promised = self.engine.commit();
+        let may_leave = !self.engine.between_requests().lost_parts().may_be_in_replies();
+        self.host.stats.clients_dropped += u64::from(!may_leave);
+        may_leave.then_some(promised)
+    }
+
+    /// The engine, for values that are sent from where they lie: those that were lost are known to be.
+    #[inline]
+    pub(super) fn engine_without_lost(&mut self) -> &Engine {
+        self.engine.between_requests().lost_parts().begin();
+        &self.engine
     }
 
     /// Replies that wait to be sent, but for values that are sent from their places, in bytes.
@@ -319,8 +338,10 @@ impl Core {
         }
         self.drop_robbed();
         self.ticks += 1;
-        if self.ticks.is_multiple_of(FLASH_TICKS) {
+        if self.ticks.is_multiple_of(SECOND_TICKS) {
             self.engine.flash().tick();
+            self.engine.between_requests().lost_parts().look();
+            self.tell_losses();
         }
         self.engine.commit();
         settle_idle(&mut self.engine, &mut self.host.clients);
@@ -344,6 +365,27 @@ impl Core {
             self.known_timeout_ms = settings.timeout_ms;
             // A client that waits for its next request has set its timer, or none, by the old setting.
             self.host.clients.output().wake_all();
+        }
+    }
+
+    /// Says what was lost of tiers, and what to do about it.
+    fn tell_losses(&mut self) {
+        for LossReport { tier, items, missing } in self.engine.between_requests().lost_parts().take_reports()
+        {
+            let tiers = self.engine.stats().tiers;
+            let tier = tiers.get(usize::from(tier)).map_or("", |tier| &tier.name);
+            match missing {
+                None if items > 0 => tracing::error!(
+                    tier,
+                    items,
+                    "a part of the tier's file or device was lost, and the items there: who has shortened the file? is the medium bad?"
+                ),
+                None => tracing::info!(tier, "the tier has all of its file again"),
+                Some((missing, why)) => tracing::error!(
+                    tier, %missing, why,
+                    "the tier's file or device cannot hold what was lost, the tier is smaller: make room on the disk, it is tried again"
+                ),
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! that the ladder names, and the delays owed for emulated tiers.
 
 mod device;
+mod lost;
 mod persist_order;
 mod persistent_region;
 mod populate;
@@ -18,8 +19,10 @@ use tiermem_sys::prefetch::prefetch;
 use tiermem_tier::device::Memory;
 
 use device::{Device, DeviceError};
+pub use lost::Losing;
 pub use persistent_region::{SEAL, SEAL_AT, TAIL_BYTES};
 use populate::Populator;
+pub use region::Unmended;
 pub use region_format::pages_bytes;
 
 /// Debts up to here are carried on: a clock read costs some 25 ns, so smaller ones cannot be spun off precisely.

@@ -41,6 +41,9 @@ pub struct Kept {
     division: Division,
     /// As the region says it; entries of the table that count have the same.
     generation: u64,
+    boot: [u8; 16],
+    /// The run that has it.
+    session: [u8; 16],
     /// The word of each page's form where its entry counts, else 0: a copy that no write has to fetch from the device.
     forms: Vec<u32>,
     /// State of the runs before this one, until it was restored or dropped.
@@ -54,14 +57,20 @@ impl Kept {
         let state = State::read(region);
         let counts = boot == Some(state.boot) || has_disk && state.clean;
         let pages = (division.pages_bytes / PAGE_BYTES) as usize;
-        let mut kept =
-            Kept { division, generation: state.generation, forms: vec![0; pages], left: Some(state) };
+        let mut kept = Kept {
+            division,
+            generation: state.generation,
+            boot: boot.unwrap_or_default(),
+            session: [0; 16],
+            forms: vec![0; pages],
+            left: Some(state),
+        };
         if state.generation == 0 || !counts {
             kept.begin_empty(region);
             kept.left = None;
         }
         // While it still counts as closed it is this boot's, so that a death between the two loses nothing.
-        put(region, State::BOOT, &boot.unwrap_or_default());
+        put(region, State::BOOT, &kept.boot);
         put(region, State::CLEAN, &0u64.to_le_bytes());
         kept
     }
@@ -82,7 +91,23 @@ impl Kept {
     /// Begins the run of this name: the old contents count as restored.
     pub fn begin(&mut self, region: &mut [u8], session: [u8; 16]) {
         self.left = None;
+        self.session = session;
         put(region, State::SESSION, &session);
+    }
+
+    /// Writes all of it again, where what the region had was lost: the state, and the table as far as pages are divided.
+    pub fn write_again(&mut self, region: &mut [u8]) {
+        put(region, State::GENERATION, &self.generation.to_le_bytes());
+        put(region, State::BOOT, &self.boot);
+        put(region, State::NEXT_SESSION, &self.session);
+        put(region, State::SESSION, &self.session);
+        put(region, State::CLEAN, &0u64.to_le_bytes());
+        for page in 0..self.pages() {
+            if let Some(form) = Form::of_word(self.forms[page as usize]) {
+                put(region, entry_offset(page) + 8, &form.entry(page, self.generation));
+                put(region, entry_offset(page), &self.generation.to_le_bytes());
+            }
+        }
     }
 
     /// Empties the region, with any contents.
@@ -215,6 +240,20 @@ mod tests {
         fourth.begin_empty(&mut bytes);
         let mut fifth = Kept::open(&mut bytes, division, BOOT, true);
         assert!(forms(&mut fifth, &bytes).is_empty());
+    }
+
+    #[test]
+    fn what_was_lost_of_the_table_is_written_again_and_items_stay() {
+        let (mut bytes, division) = region();
+        let mut kept = Kept::open(&mut bytes, division, BOOT, true);
+        kept.begin(&mut bytes, [7; 16]);
+        kept.prepare(&mut bytes, 0, SLOT);
+        kept.prepare(&mut bytes, 3 * PAGE_BYTES as usize, 2 * PAGE_BYTES);
+        bytes[..division.pages_offset as usize].fill(0);
+        kept.write_again(&mut bytes);
+        let mut again = Kept::open(&mut bytes, division, BOOT, true);
+        assert_eq!(again.sessions(), Some([[7; 16]; 2]));
+        assert_eq!(forms(&mut again, &bytes), [0, 3]);
     }
 
     #[test]

@@ -4,9 +4,11 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use tiermem_base::Bytes;
+use tiermem_policy::ladder::PAGE_BYTES;
 use tiermem_sys::boot;
 use tiermem_sys::populate::Populate;
 use tiermem_tier::device::{Mapped, MappedError, Memory};
@@ -31,6 +33,18 @@ pub struct Region {
     mapped: Mapped,
     division: Division,
     kept: Kept,
+    header: Header,
+    /// What was lost and is not put back: it could not be, or was not tried yet.
+    lost: Vec<Range<usize>>,
+}
+
+/// A part of a region that was lost and cannot be had again.
+#[derive(Debug)]
+pub struct Unmended {
+    /// Pages before it. Those behind them may be memory of this process.
+    pub pages_before: u64,
+    /// Why.
+    pub source: io::Error,
 }
 
 impl Region {
@@ -39,27 +53,26 @@ impl Region {
         let judge = |start: &[u8], has| may_keep(spec, capacity, has, Header::find(start));
         let (mut mapped, keeps) = Mapped::open(&spec.path, capacity, HEADER_BYTES, judge)?;
         let division = Division::of(capacity);
+        let mut header = Header { capacity, layout: spec.layout, uuid: draw_uuid(), version: VERSION };
         if !keeps {
             let bytes = mapped.bytes_mut();
             // The table of pages is empty, and that before the header says that it is a table.
             let before_pages = bytes.len().min(division.pages_offset as usize);
             bytes[..before_pages].fill(0);
-            let header =
-                Header { capacity, layout: spec.layout, uuid: draw_uuid(), version: VERSION }.to_bytes();
-            bytes[..header.len()].copy_from_slice(&header);
-        } else if let RegionState::Region(header) = Header::find(&mapped.bytes()[..HEADER_BYTES as usize])
-            && header.version < VERSION
-        {
+            bytes[..64].copy_from_slice(&header.to_bytes());
+        } else if let RegionState::Region(found) = Header::find(&mapped.bytes()[..HEADER_BYTES as usize]) {
             // What is written from now on an older program cannot read.
-            let header = Header { version: VERSION, ..header }.to_bytes();
-            mapped.bytes_mut()[..header.len()].copy_from_slice(&header);
+            header = Header { version: VERSION, ..found };
+            if found != header {
+                mapped.bytes_mut()[..64].copy_from_slice(&header.to_bytes());
+            }
         }
         let has_disk = mapped.has_disk();
         let kept = Kept::open(mapped.bytes_mut(), division, boot::id(), has_disk);
         // That it is open must be on the disk before anything else is.
         let failed = |source| MappedError::Io { path: spec.path.clone(), source };
         mapped.sync(0, Kept::OPENED_BYTES).map_err(failed)?;
-        Ok(Region { mapped, division, kept })
+        Ok(Region { mapped, division, kept, header, lost: Vec::new() })
     }
 
     /// Writes everything back. Waits for the device.
@@ -83,6 +96,62 @@ impl Region {
         self.write_back()?;
         self.kept.close(self.mapped.bytes_mut());
         self.mapped.sync(0, Kept::OPENED_BYTES)
+    }
+
+    /// Whether something was lost since [`Self::take_lost`]: what was read before this call may be zeros that were never written.
+    #[inline]
+    pub fn has_lost(&self) -> bool {
+        self.mapped.has_lost()
+    }
+
+    /// Reads a byte of each page of memory that a range of the pages lies on, so that [`Self::has_lost`] knows of it.
+    pub fn touch(&self, offset: usize, len: usize) {
+        self.mapped.touch(self.pages().start + offset, len);
+    }
+
+    /// Looks for what no access shows.
+    pub fn look(&mut self) {
+        self.mapped.look();
+    }
+
+    /// The pages of which something was lost since the last call, or was and could not be put back, in order. Header, state and table
+    /// are no pages: they are written again. `None`: nothing was lost.
+    pub fn take_lost(&mut self) -> Option<Vec<Range<u32>>> {
+        let start = self.pages().start;
+        self.lost.extend(self.mapped.take_lost());
+        self.lost.sort_unstable_by_key(|lost| lost.start);
+        let page_of = |offset: usize| (offset.saturating_sub(start) as u64 / PAGE_BYTES) as u32;
+        let end_of = |offset: usize| (offset.saturating_sub(start) as u64).div_ceil(PAGE_BYTES) as u32;
+        let pages = self.lost.iter().map(|lost| page_of(lost.start)..end_of(lost.end).min(self.kept.pages()));
+        (!self.lost.is_empty()).then(|| pages.filter(|pages| !pages.is_empty()).collect())
+    }
+
+    /// Has the file hold again what was lost, once nothing lies there any more. `None`: nothing was.
+    ///
+    /// # Errors
+    /// When it cannot hold all of it: the first part that it does not.
+    pub fn mend(&mut self) -> Option<Result<(), Unmended>> {
+        let start = self.pages().start;
+        let lost = std::mem::take(&mut self.lost);
+        let first = lost.first()?.start;
+        if lost.iter().any(|lost| *lost == (0..self.mapped.bytes().len())) {
+            // What the file has there is not known. Nothing of it counts, whenever the process dies.
+            self.kept.begin_empty(self.mapped.bytes_mut());
+        }
+        let mut unmended: Option<Unmended> = None;
+        for lost in &lost {
+            if let Err(source) = self.mapped.put_back(lost) {
+                let pages_before = lost.start.saturating_sub(start) as u64 / PAGE_BYTES;
+                self.lost.push(lost.clone());
+                unmended = unmended.or(Some(Unmended { pages_before, source }));
+            }
+        }
+        if first < start {
+            let bytes = self.mapped.bytes_mut();
+            bytes[..64].copy_from_slice(&self.header.to_bytes());
+            self.kept.write_again(bytes);
+        }
+        Some(unmended.map_or(Ok(()), Err))
     }
 
     /// The persistent state, and the bytes that hold it, from the region's start.

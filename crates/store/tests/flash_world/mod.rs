@@ -41,8 +41,8 @@ impl Items for Facts<'_> {
         false
     }
 
-    fn hash(&self, _: Id, _: Loc) -> u64 {
-        self.leaving.0
+    fn hash(&self, _: Id, _: Loc) -> Option<u64> {
+        Some(self.leaving.0)
     }
 
     fn bytes(&self, _: Id, _: Loc) -> Sizes {

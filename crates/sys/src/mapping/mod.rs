@@ -2,6 +2,8 @@
 //! while this process holds it ([`SharedMapping`]).
 
 pub(crate) mod area;
+mod bus_error;
+mod lost;
 mod memory_file;
 pub(crate) mod pages;
 mod shared;
@@ -18,6 +20,7 @@ use crate::populate::Populate;
 
 use area::Area;
 pub use area::MapError;
+use bus_error::Watch;
 pub use memory_file::{HugePages, memory_file};
 pub use pages::{Pages, PagesError};
 pub use shared::{Access, SharedMapping};
@@ -29,6 +32,14 @@ pub struct Mapping {
     /// Where the area lies, at hand for reads and writes.
     start: NonNull<u8>,
     len: usize,
+    /// A file's: before the area, so that it ends before that is unmapped.
+    watch: Option<Watch>,
+    /// Bytes from the start that are the file's, as far as is known: what was lost at the end is not until it was put back.
+    file_bytes: usize,
+    /// Whether the file had all of its space when that was last looked at.
+    had_all_space: bool,
+    /// The flags with which the file is mapped.
+    flags: MapFlags,
     /// Before the file, so that it is unmapped before the file's lock is given up.
     area: Arc<Area>,
     /// The file whose bytes these are. It stays open, and with it the lock on it.
@@ -63,7 +74,8 @@ impl Mapping {
     /// are flushed from the processor's caches are durable without a system call.
     ///
     /// The file is locked for this process (again, if the caller did it), so that no process that respects locks changes it; the
-    /// caller has made sure that `len` bytes are there. A process that shortens the file all the same ends this one (SIGBUS).
+    /// caller has made sure that `len` bytes are there. Where another process shortens the file all the same, or the medium cannot
+    /// be read, what is lost reads as zeros: [`Self::has_lost`] says so after the access.
     pub fn file(file: File, len: usize) -> Result<Self, MapError> {
         let error = |source| MapError { bytes: len, source };
         match disk::lock(&file) {
@@ -71,25 +83,42 @@ impl Mapping {
             Ok(false) => return Err(error(Errno::WOULDBLOCK)),
             Err(refused) => return Err(error(Errno::from_io_error(&refused).unwrap_or(Errno::IO))),
         }
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
         let map = |flags| {
-            // SAFETY: a new mapping at an address that the kernel chooses aliases no memory of this process; the file's
-            // bytes are this process's by its lock.
-            unsafe { mmap(std::ptr::null_mut(), len, protection, flags, &file, 0) }
+            // SAFETY: a new mapping at an address that the kernel chooses aliases no memory of this process; the file's bytes are this
+            // process's by its lock.
+            unsafe { map_file(None, len, (&file, 0), flags) }.map(|start| (start, flags))
         };
-        let synchronous = map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC);
-        let start = match synchronous {
+        let mapped = match map(SYNCHRONOUS) {
             Err(Errno::OPNOTSUPP | Errno::INVAL) => map(MapFlags::SHARED),
             other => other,
         };
-        let start = NonNull::new(start.map_err(error)?.cast::<u8>()).ok_or_else(|| error(Errno::NOMEM))?;
-        // SAFETY: the range was just mapped; the advice changes no contents, and may be refused.
-        let _ = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxHugepage) };
-        Ok(Mapping::over(Area { start, len }, Some(file)))
+        let (start, flags) = mapped.map_err(error)?;
+        let mut mapping = Mapping::over(Area { start, len }, Some(file));
+        mapping.flags = flags;
+        Ok(mapping)
     }
 
     fn over(area: Area, file: Option<File>) -> Self {
-        Mapping { start: area.start, len: area.len, area: Arc::new(area), file }
+        let (start, len) = (area.start, area.len);
+        let watch = file.as_ref().map(|file| Watch::over(start.as_ptr(), len, file));
+        let file_bytes = if file.is_some() { len } else { 0 };
+        let mut mapping = Mapping {
+            start,
+            len,
+            watch,
+            file_bytes,
+            had_all_space: false,
+            flags: MapFlags::SHARED,
+            area: Arc::new(area),
+            file,
+        };
+        mapping.look();
+        mapping
+    }
+
+    /// The file whose bytes these are.
+    pub fn mapped_file(&self) -> Option<&File> {
+        self.file.as_ref()
     }
 
     /// A way for another thread to have memory taken before it is written. None for a file, whose pages are there, and on
@@ -160,6 +189,29 @@ impl Mapping {
                 unsafe { madvise(self.start.as_ptr().add(first).cast(), end - first, Advice::LinuxDontNeed) };
         }
     }
+}
+
+/// The flags that a mapping of a file has: with them bytes in the caches of the processor are durable once they are flushed, or not.
+const SYNCHRONOUS: MapFlags = MapFlags::SHARED_VALIDATE.union(MapFlags::SYNC);
+
+/// Maps `len` bytes of a file from `offset` on: where the kernel chooses, or over what lies at `at`.
+///
+/// # Safety
+/// The mapping aliases nothing that the caller does not own; what lies at `at` is the caller's own, and nothing refers to it.
+unsafe fn map_file(
+    at: Option<*mut u8>,
+    len: usize,
+    (file, offset): (&File, u64),
+    flags: MapFlags,
+) -> Result<NonNull<u8>, Errno> {
+    let fixed = if at.is_some() { MapFlags::FIXED } else { MapFlags::empty() };
+    let at = at.unwrap_or(std::ptr::null_mut()).cast();
+    // SAFETY: the caller's promise.
+    let start = unsafe { mmap(at, len, ProtFlags::READ | ProtFlags::WRITE, flags | fixed, file, offset) }?;
+    let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
+    // SAFETY: the range was just mapped; the advice changes no contents, and may be refused.
+    let _ = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxHugepage) };
+    Ok(start)
 }
 
 #[cfg(test)]

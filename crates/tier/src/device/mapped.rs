@@ -2,9 +2,13 @@
 //! device, a file on a DAX file system, or any file that can be mapped.
 //!
 //! Its user defines the contents: the user that opens it checks the first bytes, and decides whether they stay.
+//!
+//! A part may be lost while it is mapped: somebody shortens the file, or a page of the medium turns bad. It reads as zeros then, and the
+//! user must ask ([`Mapped::has_lost`]) after it has read and before it believes what it has read.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -121,6 +125,59 @@ impl Mapped {
         Ok((Mapped { mapping, has_disk: !kind.is_char_device() }, stays))
     }
 
+    /// Whether something was lost since [`Self::take_lost`]: what was read before this call may be zeros that were never written.
+    #[inline]
+    pub fn has_lost(&self) -> bool {
+        self.mapping.has_lost()
+    }
+
+    /// Reads a byte of each page of a range, so that [`Self::has_lost`] knows of those that cannot be read.
+    #[inline]
+    pub fn touch(&self, offset: usize, len: usize) {
+        self.mapping.touch(offset, len);
+    }
+
+    /// Looks for what no access shows: a file that was shortened and made longer again. Once a second or so.
+    pub fn look(&mut self) {
+        self.mapping.look();
+    }
+
+    /// What was lost since the last call, in order, as ranges of bytes.
+    pub fn take_lost(&mut self) -> Vec<Range<usize>> {
+        self.mapping.take_lost()
+    }
+
+    /// Has a file hold a range again that was lost: its length and its space, and zeros where single pages were lost; what the rest
+    /// holds is not said. Without success nothing has changed, and the range is memory of this process.
+    ///
+    /// # Errors
+    /// When the file system has no room for it or cannot write it; always for a device, whose bad pages only its own tools mend.
+    pub fn put_back(&mut self, lost: &Range<usize>) -> io::Result<()> {
+        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        // Made longer it would not show any more that more of it was lost.
+        self.mapping.look();
+        if self.mapping.has_lost() {
+            return Err(io::Error::other("more of it was lost"));
+        }
+        let len = self.mapping.bytes().len();
+        let file = self.mapping.mapped_file().ok_or_else(|| io::Error::other("it is no file"))?;
+        let about = file.metadata()?;
+        if !about.is_file() {
+            return Err(io::Error::other("the device cannot read it, and only its own tools mend that"));
+        }
+        if let Err(error) = disk::reserve(file, len as u64) {
+            // A longer file without the space for it would be lost again at the first write.
+            file.set_len(about.len())?;
+            return Err(error);
+        }
+        if lost.end < len {
+            for at in lost.clone().step_by(ZEROS.len()) {
+                file.write_all_at(&ZEROS[..ZEROS.len().min(lost.end - at)], at as u64)?;
+            }
+        }
+        self.mapping.put_back(lost).map_err(io::Error::other)
+    }
+
     /// Whether there is a disk to which bytes are written back.
     pub fn has_disk(&self) -> bool {
         self.has_disk
@@ -220,6 +277,33 @@ mod tests {
         let (device, stayed) = Mapped::open(&path, CAPACITY, 64, |start, _| Ok(start[14] != b'!')).unwrap();
         assert!(!stayed && device.bytes().iter().all(|&byte| byte == 0), "what does not stay is gone");
         drop(device);
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_shortened_file_is_whole_again_when_its_user_wants_it() {
+        let path = std::env::temp_dir().join(format!("tiermem-shortened-{}", std::process::id()));
+        let (mut device, _) = Mapped::open(&path, CAPACITY, 0, |_, _| Ok(false)).unwrap();
+        device.bytes_mut().fill(7);
+        let half = CAPACITY as usize / 2;
+        File::options().write(true).open(&path).unwrap().set_len(half as u64).unwrap();
+        device.touch(half, 1);
+        assert!(device.has_lost());
+        let lost = device.take_lost();
+        assert_eq!((lost.len(), lost[0].start, lost[0].end), (1, half, 2 * half));
+        device.put_back(&lost[0]).unwrap();
+        let about = fs::metadata(&path).unwrap();
+        assert!(about.len() == CAPACITY && about.blocks() * 512 >= CAPACITY, "it has its space too");
+        device.bytes_mut()[2 * half - 1] = 9;
+        device.look();
+        assert!(!device.has_lost());
+        drop(device);
+        let file = fs::read(&path).unwrap();
+        assert!(
+            file[..half].iter().all(|byte| *byte == 7)
+                && file[half..2 * half - 1].iter().all(|byte| *byte == 0)
+        );
+        assert_eq!(file[2 * half - 1], 9);
         fs::remove_file(path).unwrap();
     }
 

@@ -23,6 +23,8 @@ export function alerts(now) {
   const told = [];
   if (flash?.broken) told.push("The flash device has failed and is no longer used. What was on it is gone from this store.");
   else if (flash?.io_errors > 0) told.push(`The flash device has failed ${count(flash.io_errors)} reads or writes since the start, the last with: ${flash.last_error}.`);
+  if (now.engine.lost > 0) told.push(`${count(now.engine.lost)} items were lost with a part of their tier's file or device since the start: the log says more.`);
+  if (now.engine.missing_bytes > 0) told.push(`The tiers have ${bytes(now.engine.missing_bytes)} less than configured: a file or device cannot hold what was lost.`);
   if (now.snapshots?.failed) told.push("The last snapshot could not be written: the log says why.");
   return told;
 }
