@@ -9,6 +9,7 @@ use tiermem_policy::shard::Entered;
 
 use super::contents::{Contents, entry};
 use super::item::{HEADER_BYTES, Header};
+use super::losses::LosesParts;
 use super::{Change, ItemRef, StoreError, ValueKind};
 
 /// A value to be changed.

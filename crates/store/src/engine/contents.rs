@@ -15,7 +15,7 @@ use super::flash_figures::FlashDescription;
 use super::flash_waiters::FlashWaiters;
 use super::item::{HEADER_BYTES, Header};
 use super::key_counts::KeyCounts;
-use super::losses::Losses;
+use super::losses::{LosesParts, Losses};
 use super::memory::Memory;
 use super::pin::Pins;
 use super::seal::Keeping;

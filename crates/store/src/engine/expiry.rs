@@ -6,6 +6,7 @@
 use tiermem_policy::Id;
 
 use super::contents::Contents;
+use super::losses::LosesParts;
 use super::{Change, ValueKind};
 use crate::hash::{Hash, collect};
 use crate::tiers::Losing;

@@ -20,6 +20,7 @@ use tiermem_tier::block::BlockIo;
 use super::contents::Contents;
 use super::flash_figures::{FlashDescription, FlashFigures};
 use super::item::{HEADER_BYTES, Header};
+use super::losses::LosesParts;
 use super::memory::Memory;
 
 /// The flash tier of an engine; where there is none, nothing comes of anything.

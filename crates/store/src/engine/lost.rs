@@ -10,7 +10,7 @@
 //! | replies are about to leave | asks as well. A client whose replies may have zeros in them is disconnected |
 //! | once a second | looks for losses that no access shows |
 //!
-//! [`Contents::drop_lost`] drops the items: that needs no byte of them ([`LosesPages::lose_pages`]). Where flash
+//! [`LosesParts::drop_lost`] drops the items: that needs no byte of them ([`LosesPages::lose_pages`]). Where flash
 //! has the same item, its key stays. Then the file is made whole again, with zeros, which are no items; if that fails (a full disk, a bad
 //! page of a device) the tier ends before the first page that is missing, and it is tried again now and then.
 
@@ -23,7 +23,7 @@ use tiermem_policy::ladder::PAGE_BYTES;
 use tiermem_policy::shard::{Change, LosesPages, LostItem};
 
 use super::contents::Contents;
-use super::losses::LossReport;
+use super::losses::{LosesParts, LossReport};
 use super::pin::Holder;
 use super::{BetweenRequests, DATABASES, StoreError};
 use crate::tiers::{Losing, Unmended};
@@ -58,7 +58,7 @@ impl LostParts<'_> {
     /// Behind requests, before their replies leave: whether these may hold what was lost.
     #[inline]
     pub fn may_be_in_replies(self) -> bool {
-        self.contents.note_doubt();
+        note_doubt(self.contents);
         self.contents.losses.is_doubtful
     }
 
@@ -78,34 +78,22 @@ impl LostParts<'_> {
     }
 }
 
-impl Contents {
-    /// Whether something was lost, so that what was read lately may be zeros.
+impl LosesParts for Contents {
     #[inline]
-    pub fn has_lost(&self) -> bool {
+    fn has_lost(&self) -> bool {
         self.items.tiers.have_lost()
     }
 
-    /// Drops what is lost, also where no access has shown it: what a restart takes up must be whole.
-    pub fn look_for_losses(&mut self) {
+    fn look_for_losses(&mut self) {
         self.items.tiers.look_for_losses();
         if self.has_lost() {
             self.drop_lost();
         }
     }
 
-    /// What was read until now may be in replies, or in values.
-    #[inline]
-    fn note_doubt(&mut self) {
-        if self.has_lost() {
-            self.losses.is_doubtful = true;
-            self.drop_lost();
-        }
-    }
-
-    /// The item of this key, if all of it is there.
     #[cold]
-    pub fn find_there(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
-        self.note_doubt();
+    fn find_there(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
+        note_doubt(self);
         let id = self.find(db, key, hash)?;
         let loc = self.shard.ladder().residents().nodes().loc(id);
         if self.items.tiers.are_there(loc, self.items.header(loc).item_len()) {
@@ -115,13 +103,12 @@ impl Contents {
         self.find(db, key, hash)
     }
 
-    /// Behind a write: takes the value out again that was written while something was lost, for it may be made of that.
     #[inline]
-    pub fn keep_unless_lost(&mut self, db: u8, key: &[u8], hash: u64) -> Result<(), StoreError> {
+    fn keep_unless_lost(&mut self, db: u8, key: &[u8], hash: u64) -> Result<(), StoreError> {
         if !self.has_lost() {
             return Ok(());
         }
-        self.note_doubt();
+        note_doubt(self);
         if let Some(id) = self.find(db, key, hash) {
             self.forget_copy(id, hash);
             self.forget(id, hash);
@@ -129,18 +116,16 @@ impl Contents {
         Err(StoreError::Lost)
     }
 
-    /// An item came to flash from a place where something was lost meanwhile.
     #[cold]
-    pub fn take_back_from_flash(&mut self, db: u8, hash: u64) {
+    fn take_back_from_flash(&mut self, db: u8, hash: u64) {
         if self.forget_on_flash(db, hash) {
             self.keys.remove(db);
         }
         self.losses.items += 1;
     }
 
-    /// An item has left memory whose bytes are gone.
     #[cold]
-    pub fn leave_lost(&mut self, hash: u64) {
+    fn leave_lost(&mut self, hash: u64) {
         self.losses.items += 1;
         if self.shard.memory().keys().place_below(hash).is_none() {
             // Its database cannot be read any more.
@@ -148,14 +133,13 @@ impl Contents {
         }
     }
 
-    /// Drops the items of all parts that were lost, and has the files hold these parts again.
     #[cold]
-    pub fn drop_lost(&mut self) {
+    fn drop_lost(&mut self) {
         loop {
             self.shard.settle_moves();
             self.carry_out();
             for (tier, pages) in self.items.tiers.take_lost() {
-                self.drop_pages(tier, &pages);
+                drop_pages(self, tier, &pages);
             }
             // Looking at what is left may have shown more.
             if self.has_lost() {
@@ -163,89 +147,94 @@ impl Contents {
             }
             let mended = self.items.tiers.mend();
             if !self.has_lost() {
-                mended.into_iter().for_each(|(tier, outcome)| self.resize_to_what_is_there(tier, outcome));
+                mended.into_iter().for_each(|(tier, outcome)| resize_to_what_is_there(self, tier, outcome));
                 return;
             }
         }
     }
+}
 
-    fn drop_pages(&mut self, tier: u8, pages: &[Range<u32>]) {
-        self.take_pins_from(tier, pages);
-        let lost = self.shard.lose_pages(tier, pages, &self.items);
-        for item in &lost {
-            // What its seal was in is perhaps there still.
-            self.keeping.unseal(&mut self.items.tiers, item.loc);
-        }
-        self.uncount_keys(&lost);
-        self.losses.items += lost.len() as u64;
-        let items = lost.len() as u64;
-        self.losses.reports.push(LossReport { tier, items, missing: None });
+/// What was read until now may be in replies, or in values.
+#[inline]
+fn note_doubt(contents: &mut Contents) {
+    if contents.has_lost() {
+        contents.losses.is_doubtful = true;
+        contents.drop_lost();
     }
+}
 
-    /// Replies that are being sent from lost places end here.
-    fn take_pins_from(&mut self, tier: u8, pages: &[Range<u32>]) {
-        let level = self.shard.ladder().residents().level(usize::from(tier));
-        let is_on = |start: u64, bytes: u64| {
-            let of_place = start / PAGE_BYTES..(start + bytes).div_ceil(PAGE_BYTES);
-            pages
-                .iter()
-                .any(|lost| of_place.start < u64::from(lost.end) && u64::from(lost.start) < of_place.end)
-        };
-        let places = self.pins.by_place.iter().filter(|(loc, _)| loc.tier == tier);
-        let places = places.filter(|(loc, _)| is_on(loc.byte_offset(), level.place_bytes(loc.unit)));
-        let numbers: Vec<u64> = places.flat_map(|(_, numbers)| numbers.iter().copied()).collect();
-        for number in numbers {
-            let holder = self.pins.held.get(&number).map(|held| held.holder);
-            if let Some(Holder::Client(slot, _)) = holder {
-                self.pinned_values().rob(slot);
+fn drop_pages(contents: &mut Contents, tier: u8, pages: &[Range<u32>]) {
+    take_pins_from(contents, tier, pages);
+    let lost = contents.shard.lose_pages(tier, pages, &contents.items);
+    for item in &lost {
+        // What its seal was in is perhaps there still.
+        contents.keeping.unseal(&mut contents.items.tiers, item.loc);
+    }
+    uncount_keys(contents, &lost);
+    contents.losses.items += lost.len() as u64;
+    let items = lost.len() as u64;
+    contents.losses.reports.push(LossReport { tier, items, missing: None });
+}
+
+/// Replies that are being sent from lost places end here.
+fn take_pins_from(contents: &mut Contents, tier: u8, pages: &[Range<u32>]) {
+    let level = contents.shard.ladder().residents().level(usize::from(tier));
+    let is_on = |start: u64, bytes: u64| {
+        let of_place = start / PAGE_BYTES..(start + bytes).div_ceil(PAGE_BYTES);
+        pages.iter().any(|lost| of_place.start < u64::from(lost.end) && u64::from(lost.start) < of_place.end)
+    };
+    let places = contents.pins.by_place.iter().filter(|(loc, _)| loc.tier == tier);
+    let places = places.filter(|(loc, _)| is_on(loc.byte_offset(), level.place_bytes(loc.unit)));
+    let numbers: Vec<u64> = places.flat_map(|(_, numbers)| numbers.iter().copied()).collect();
+    for number in numbers {
+        let holder = contents.pins.held.get(&number).map(|held| held.holder);
+        if let Some(Holder::Client(slot, _)) = holder {
+            contents.pinned_values().rob(slot);
+        }
+    }
+}
+
+/// Keys of lost items are gone unless flash has them. What databases they were of is known where only one has keys.
+fn uncount_keys(contents: &mut Contents, lost: &[LostItem]) {
+    let with_keys: Vec<u8> = (0..DATABASES).filter(|&db| contents.keys.of(db) > 0).collect();
+    if let [db] = with_keys[..] {
+        let gone = lost.iter().filter(|item| !item.has_copy);
+        gone.for_each(|_| contents.keys.remove(db));
+        return;
+    }
+    let mut counts = [0; DATABASES as usize];
+    if let Some(flash) = &contents.items.flash {
+        counts.copy_from_slice(flash.items());
+    }
+    contents.shard.memory().keys().all(|_, found| {
+        if let Found::Item(id) = found {
+            let header = contents.items.header(contents.shard.ladder().residents().nodes().loc(id));
+            if let Some(count) = counts.get_mut(usize::from(header.db)).filter(|_| !header.unchanged) {
+                *count += 1;
             }
         }
-    }
+    });
+    contents.keys.set(&counts);
+}
 
-    /// Keys of lost items are gone unless flash has them. What databases they were of is known where only one has keys.
-    fn uncount_keys(&mut self, lost: &[LostItem]) {
-        let with_keys: Vec<u8> = (0..DATABASES).filter(|&db| self.keys.of(db) > 0).collect();
-        if let [db] = with_keys[..] {
-            let gone = lost.iter().filter(|item| !item.has_copy);
-            gone.for_each(|_| self.keys.remove(db));
-            return;
-        }
-        let mut counts = [0; DATABASES as usize];
-        if let Some(flash) = &self.items.flash {
-            counts.copy_from_slice(flash.items());
-        }
-        self.shard.memory().keys().all(|_, found| {
-            if let Found::Item(id) = found {
-                let header = self.items.header(self.shard.ladder().residents().nodes().loc(id));
-                if let Some(count) = counts.get_mut(usize::from(header.db)).filter(|_| !header.unchanged) {
-                    *count += 1;
-                }
-            }
-        });
-        self.keys.set(&counts);
+/// A tier has what its file can hold.
+fn resize_to_what_is_there(contents: &mut Contents, tier: u8, outcome: Result<(), Unmended>) {
+    let at = usize::from(tier);
+    if contents.losses.missing.len() <= at {
+        contents.losses.missing.resize(at + 1, 0);
     }
-
-    /// A tier has what its file can hold.
-    fn resize_to_what_is_there(&mut self, tier: u8, outcome: Result<(), Unmended>) {
-        let at = usize::from(tier);
-        if self.losses.missing.len() <= at {
-            self.losses.missing.resize(at + 1, 0);
-        }
-        let capacity_bytes = self.shard.ladder().config().levels[at].capacity_bytes;
-        let given_bytes = capacity_bytes + self.losses.missing[at];
-        // A tier has one page at least. It may be memory of this process.
-        let has = outcome
-            .as_ref()
-            .map_or_else(|unmended| unmended.pages_before.max(1) * PAGE_BYTES, |()| given_bytes);
-        let has_bytes = has.min(given_bytes);
-        if has_bytes == capacity_bytes {
-            return;
-        }
-        self.losses.missing[at] = given_bytes - has_bytes;
-        self.shard.configure(Change::Capacity { tier: at, bytes: has_bytes });
-        self.tenants.resized(&mut self.shard);
-        let missing =
-            outcome.err().map(|unmended| (Size(given_bytes - has_bytes), unmended.source.to_string()));
-        self.losses.reports.push(LossReport { tier, items: 0, missing });
+    let capacity_bytes = contents.shard.ladder().config().levels[at].capacity_bytes;
+    let given_bytes = capacity_bytes + contents.losses.missing[at];
+    // A tier has one page at least. It may be memory of this process.
+    let has =
+        outcome.as_ref().map_or_else(|unmended| unmended.pages_before.max(1) * PAGE_BYTES, |()| given_bytes);
+    let has_bytes = has.min(given_bytes);
+    if has_bytes == capacity_bytes {
+        return;
     }
+    contents.losses.missing[at] = given_bytes - has_bytes;
+    contents.shard.configure(Change::Capacity { tier: at, bytes: has_bytes });
+    contents.tenants.resized(&mut contents.shard);
+    let missing = outcome.err().map(|unmended| (Size(given_bytes - has_bytes), unmended.source.to_string()));
+    contents.losses.reports.push(LossReport { tier, items: 0, missing });
 }

@@ -8,6 +8,7 @@ use tiermem_policy::shard::{Act, Why};
 
 use super::Change;
 use super::contents::Contents;
+use super::losses::LosesParts;
 
 impl Contents {
     /// Every request starts here: the debt of the one before is waited off, and a step is made when it is due. Over a flash

@@ -8,6 +8,7 @@ use super::DATABASES;
 use super::contents::{Contents, entry};
 use super::expiry::note_fields;
 use super::item::{HEADER_BYTES, Header};
+use super::losses::LosesParts;
 use super::seal::TakenUp;
 
 /// An engine that takes up what outlives the process where it lies, and writes it back.
