@@ -5,6 +5,8 @@
 mod bad_places;
 #[path = "engine/order.rs"]
 mod order;
+#[path = "engine/setup.rs"]
+mod setup;
 #[path = "engine/stamp.rs"]
 mod stamp;
 #[path = "engine/world.rs"]
@@ -12,13 +14,14 @@ mod world;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use setup::{KIB, ORDERS, Setup};
 use tiermem_base::Rng;
 use tiermem_block::engine::{Engine, EngineConfig, VolumeConfig};
 use tiermem_policy::extents::cleaner::WriteBackOrder;
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
 use tiermem_tier::backing::{Backing, MemoryStore, Request};
 use tiermem_tier::block::{AlignedBuffer, MemoryDisk, for_each_seed};
-use world::{KIB, Kind, ORDERS, Setup, World};
+use world::{Kind, World};
 
 /// Each property is tried in 60 worlds, or in as many as `TIERMEM_WORLDS` says. What is left to find is rarer than one in a thousand.
 fn worlds() -> ProptestConfig {

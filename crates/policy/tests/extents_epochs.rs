@@ -420,7 +420,7 @@ fn run(steps: &[Step]) -> u64 {
         model.assert_legal();
         model.assert_adds_up();
     }
-    let merges = model.epochs.merges();
+    let merges = model.epochs.list().merges();
     model.drain();
     merges
 }
@@ -526,7 +526,7 @@ fn what_an_older_epoch_needs_may_be_overwritten_once_it_is_copied() {
     write(&mut epochs, 0..2);
     // The copy did not arrive, and the cache has something newer.
     epochs.failed(0..1);
-    assert_eq!((epochs.merges(), epochs.epochs()), (1, 1));
+    assert_eq!((epochs.list().merges(), epochs.epochs()), (1, 1));
 }
 
 #[test]
@@ -540,7 +540,7 @@ fn a_write_under_way_over_a_boundary_belongs_before_it_where_it_took_something_a
     assert_eq!(epochs.dirty_bytes(), 3 * UNIT_BYTES);
     assert!(epochs.conflict(0..1) && epochs.conflict(1..2) && !epochs.conflict(2..3));
     epochs.failed(0..1);
-    assert_eq!(epochs.merges(), 0);
+    assert_eq!(epochs.list().merges(), 0);
     assert_eq!(next(&mut epochs, 3), [1..2, 0..1]);
 }
 

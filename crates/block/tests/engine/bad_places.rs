@@ -10,8 +10,9 @@ use tiermem_block::nbd::{Context, Contexts};
 use tiermem_policy::extents::{Fill, Mode};
 use tiermem_tier::block::{BadPlace, Failing, Op, Troubles};
 
+use crate::setup::Setup;
 use crate::stamp::{STAMP_BYTES, Stamp, value_of};
-use crate::world::{Kind, Setup, World};
+use crate::world::{Kind, World};
 
 /// The devices and stores of an engine, for a test to spoil: the cache's first.
 pub type Devices = Vec<Arc<Mutex<Troubles>>>;

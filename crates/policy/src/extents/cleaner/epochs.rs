@@ -407,11 +407,6 @@ impl Epochs {
     pub fn spans(&self) -> impl Iterator<Item = std::ops::RangeInclusive<u64>> + '_ {
         self.list.epochs.iter().map(|epoch| epoch.first..=epoch.last)
     }
-
-    /// How many acknowledged flushes the order of write-back has not heeded, since epochs were merged over them.
-    pub fn merges(&self) -> u64 {
-        self.list.merges()
-    }
 }
 
 impl Epochs {

@@ -217,7 +217,7 @@ impl Cleaner {
             leaving_bytes: epochs.leaving_bytes(),
             first_dirty_ns: epochs.first_dirty_ns(),
             epochs: if epochs.is_empty() { 0 } else { epochs.epochs() as u64 },
-            merges: epochs.merges(),
+            merges: epochs.list().merges(),
             groups: epochs.list().groups(),
             grown_groups: epochs.list().grown(),
             whole_since_ns: is_whole.then_some(*whole_since_ns),
