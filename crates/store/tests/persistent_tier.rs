@@ -243,6 +243,38 @@ fn assert_right(key: u16, found: &Known, known: Option<&Known>) {
     );
 }
 
+/// The file is shortened and made longer again at once: until somebody looks, all of it reads as zeros, and nothing says so. Items are moved
+/// and evicted meanwhile.
+#[test]
+fn a_file_that_is_emptied_unseen_costs_its_items() {
+    for flash in [false, true] {
+        let mut machine = Machine::new(flash);
+        let mut engine = machine.start(START_MS).0;
+        let file = std::fs::File::options().write(true).open(&machine.path.0).unwrap();
+        let bytes = file.metadata().unwrap().len();
+        let set = |engine: &mut Engine, at: usize| {
+            engine.between_requests().lost_parts().begin();
+            let value = value(at, [100, 1500, 9000, 70_000][at % 4]);
+            let kept = engine.set(0, &name(at as u16 % 500), &value, Condition::Always, Expiry::Never);
+            engine.commit();
+            engine.between_requests().lost_parts().may_be_in_replies();
+            kept.is_ok()
+        };
+        for round in 0..20 {
+            (0..600).for_each(|at| _ = set(&mut engine, round * 7 + at));
+            assert!(items_in(&engine, 1) > 0);
+            file.set_len(0).unwrap();
+            file.set_len(bytes).unwrap();
+            let kept = (0..300).filter(|at| set(&mut engine, round * 11 + at)).count();
+            assert!(kept > 0);
+            engine.between_requests().lost_parts().look();
+            check_losses(&machine, &mut engine);
+        }
+        drop(engine);
+        machine.start(START_MS);
+    }
+}
+
 /// The file is shortened while requests run, at any instruction of them. What the engine says is good is right, then and later.
 #[test]
 fn a_file_that_is_shortened_amid_requests_gives_no_wrong_value() {

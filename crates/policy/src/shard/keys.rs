@@ -65,9 +65,14 @@ impl Keys {
         self.index.find(hash, is_it)
     }
 
+    /// Whether this item is found under this hash.
+    pub(super) fn has(&self, hash: u64, id: Id) -> bool {
+        self.index.find(hash, |other| other == id).is_some()
+    }
+
     /// An item in memory is found from now on.
     pub(super) fn insert(&mut self, hash: u64, id: Id) {
-        debug_assert!(self.index.find(hash, |other| other == id).is_none(), "an item comes in once");
+        debug_assert!(!self.has(hash, id), "an item comes in once");
         self.index.insert(hash, id);
     }
 

@@ -488,7 +488,9 @@ impl Shard {
                 Some(Act::Move { ticket, id, from, to, bytes })
             }
             ladder::Act::Drop { id, loc, why, expires_at_ms, last_used } => {
-                let Some(hash) = items.hash(id, loc) else {
+                // Bytes that are lost have no hash, or another one.
+                let hash = items.hash(id, loc).filter(|hash| self.contents.memory().keys().has(*hash, id));
+                let Some(hash) = hash else {
                     let hash = self.contents.memory_mut().remove_lost(id);
                     let why = Why::Lost;
                     return Some(Act::Leave { id, loc, hash, why, expires_at_ms, last_used, below: None });

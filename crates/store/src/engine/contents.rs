@@ -157,9 +157,10 @@ impl Contents {
     pub fn give_up_place(&mut self, id: Id, hash: u64) {
         let loc = self.shard.forget(id, hash, &self.items);
         debug_assert!(
-            self.items.hash(self.items.header(loc).db, self.items.key(loc, self.items.header(loc))) >> 24
-                == hash >> 24
-                || self.has_lost(),
+            self.items.tiers.keeps(loc.tier)
+                || self.items.hash(self.items.header(loc).db, self.items.key(loc, self.items.header(loc)))
+                    >> 24
+                    == hash >> 24,
             "the item that is taken out is the one that was meant"
         );
         self.keeping.unseal(&mut self.items.tiers, loc);

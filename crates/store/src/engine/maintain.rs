@@ -62,8 +62,8 @@ impl Contents {
                     self.shard.ladder().residents().level(usize::from(to.tier)).place_bytes(to.unit);
                 assert!(bytes <= place_bytes, "a moved item fits its new place");
                 debug_assert!(
-                    self.items.header(from).item_len() as u64 == bytes || self.has_lost(),
-                    "all of an item is moved"
+                    self.items.tiers.keeps(from.tier) || self.items.header(from).item_len() as u64 == bytes,
+                    "all of an item is moved, unless it is lost"
                 );
                 debug_assert!(
                     self.items.tiers.has_bytes(to.tier, to.byte_offset(), place_bytes),
@@ -80,8 +80,8 @@ impl Contents {
             }
             Act::Settled { from, to, bytes, expires_at_ms } => {
                 debug_assert!(
-                    self.items.header(to).item_len() as u64 == bytes || self.has_lost(),
-                    "what is settled is as it was copied"
+                    self.items.tiers.keeps(to.tier) || self.items.header(to).item_len() as u64 == bytes,
+                    "what is settled is as it was copied, unless it is lost"
                 );
                 self.keeping.seal_moved(&mut self.items.tiers, (from, to), bytes, expires_at_ms);
             }
@@ -119,7 +119,8 @@ impl Contents {
         } else if why != Why::Replaced {
             let header = self.items.header(loc);
             debug_assert!(
-                self.items.hash(header.db, self.items.key(loc, header)) == hash || self.has_lost(),
+                self.items.tiers.keeps(loc.tier)
+                    || self.items.hash(header.db, self.items.key(loc, header)) == hash,
                 "the item that the shard took out is the one that lies there"
             );
             self.items.tiers.charge_read(loc.tier, header.value_offset());
