@@ -17,7 +17,13 @@ const PAGE_BYTES: u64 = 4096;
 /// Accepted distance from the wanted size: the kernel counts pages on each processor and adds them up now and then.
 const NEAR_BYTES: u64 = 256 << 10;
 /// Pages are held and given back at most so often until that is so.
-const ROUNDS: usize = 32;
+const ROUNDS: usize = 64;
+/// Up to so many pages are taken a few at a time.
+const PAGES_TAKEN_SLOWLY: u64 = 8192;
+/// Pages that a processor's list is filled with at once, at first.
+const BATCH_PAGES: usize = 64;
+/// Pages that are given back after each of these batches: each one halves the next.
+const CALMING_PAGES: usize = 16;
 
 /// A node with a limited amount of room. It has all its room again when this is dropped.
 #[derive(Debug)]
@@ -94,6 +100,9 @@ fn held(node: u32, free: &FreeMemory, pages: u64) -> Result<Mapping, String> {
         let bytes = usize::try_from(bytes).map_err(|error| failed(&error))?;
         let mut mapping = Mapping::anonymous(bytes).map_err(|error| failed(&error))?;
         numa::bind(&mut mapping, node).map_err(|error| failed(&error))?;
+        if pages <= PAGES_TAKEN_SLOWLY {
+            touch_slowly(&mut mapping, node);
+        }
         mapping.lock().map_err(|error| failed(&error))?;
         Ok(mapping)
     };
@@ -107,6 +116,21 @@ fn held(node: u32, free: &FreeMemory, pages: u64) -> Result<Mapping, String> {
     taken.unwrap_or_else(|_| {
         Err(format!("memory of node {node} cannot be held: the thread that asked for it died"))
     })
+}
+
+/// Touches the pages of a mapping without the lists of processors growing meanwhile.
+///
+/// A processor that takes pages one after the other has its list filled with twice as many each time, up to 8 MiB, which the zone has
+/// less then: a wanted amount of room would be met by chance only. Each page given back halves that again.
+fn touch_slowly(mapping: &mut Mapping, node: u32) {
+    let touch = |bytes: &mut [u8]| bytes.iter_mut().step_by(PAGE_BYTES as usize).for_each(|byte| *byte = 1);
+    for batch in mapping.bytes_mut().chunks_mut(BATCH_PAGES * PAGE_BYTES as usize) {
+        touch(batch);
+        let Ok(mut calming) = Mapping::anonymous(CALMING_PAGES * PAGE_BYTES as usize) else { continue };
+        if numa::bind(&mut calming, node).is_ok() {
+            touch(calming.bytes_mut());
+        }
+    }
 }
 
 /// Bytes of the plan's files on a node already, of files without shared writable mappings.
