@@ -70,7 +70,8 @@ impl Output {
         self.owned_bytes().saturating_sub(self.counted_bytes)
     }
 
-    /// Counts the queue's own memory, which is at most twice what it counts. Returns how much it was before, and is.
+    /// Counts the unsent bytes of the queue's own memory, and gives back what was sent of it where that is much. Returns how much they
+    /// were before, and are.
     #[inline]
     pub fn count(&mut self) -> (usize, usize) {
         if self.sent >= SENT_BYTES_KEPT {
