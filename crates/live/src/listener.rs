@@ -413,6 +413,25 @@ mod tests {
         }
     }
 
+    /// Its client sends all of it before it reads, and must find the answer then: the connection is not reset.
+    #[test]
+    fn a_body_that_is_too_long_is_taken_before_it_is_refused() {
+        serving(BOUNDS, async |address| {
+            let mut client = connect(address).await;
+            let body = vec![b'x'; 12 << 20];
+            let head = format!("POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+            client.write_all(head.as_bytes()).await.unwrap();
+            for part in body.chunks(1 << 20) {
+                client.write_all(part).await.unwrap();
+                // Time for an answer that would come too early, and for the reset behind it.
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let mut answer = vec![0; 12];
+            client.read_exact(&mut answer).await.unwrap();
+            assert_eq!(answer, b"HTTP/1.1 413");
+        });
+    }
+
     #[test]
     fn a_body_comes_whole() {
         serving(BOUNDS, async |address| {

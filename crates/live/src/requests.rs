@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, Bytes, HttpBody, to_bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -18,6 +19,9 @@ use crate::listener::{Answer, Wait};
 
 /// Bodies are commands, which are short.
 const BODY_BYTES_MAX: usize = 64 << 10;
+/// Of a body that is too long so much is read away before its refusal. A connection that closes with bytes unread is reset, and its client,
+/// which sends still, sees that instead of the refusal.
+const REFUSED_BYTES_MAX: usize = 16 << 20;
 /// Paths for other programs, which may know the server by any name. They tell figures and no names of keys.
 const ANY_HOST: [&str; 2] = ["/metrics", "/ready"];
 
@@ -28,12 +32,33 @@ pub(crate) fn bounded(router: Router) -> Router {
 
 async fn whole(ConnectInfo(wait): ConnectInfo<Wait>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
-        return (StatusCode::PAYLOAD_TOO_LARGE, "commands have at most 64 KiB\n").into_response();
+    let body = match received(body).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal.into_response(),
     };
     let answer = wait.end();
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
     response.map(|inner| Body::new(Answering { inner, _answer: answer }))
+}
+
+/// A whole body, or what its client is told instead.
+async fn received(mut body: Body) -> Result<Vec<u8>, (StatusCode, &'static str)> {
+    let (mut kept, mut count) = (Vec::new(), 0);
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame.map_err(|_| (StatusCode::BAD_REQUEST, "the request's body has no end\n"))?;
+        // Other frames are trailers, which no command has.
+        let Ok(data) = frame.into_data() else { continue };
+        count += data.len();
+        if count <= BODY_BYTES_MAX {
+            kept.extend_from_slice(&data);
+        } else if count > REFUSED_BYTES_MAX {
+            break;
+        }
+    }
+    if count > BODY_BYTES_MAX {
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, "commands have at most 64 KiB\n"));
+    }
+    Ok(kept)
 }
 
 /// The body of an answer. When it is dropped, its connection waits for the next request.
