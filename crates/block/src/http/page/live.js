@@ -43,7 +43,7 @@ function alerts(now, before, words) {
     const lately = before ? it.write_back_failures - before.exports[n].write_back_failures : 0;
     if (lately > 0) told.push(`${it.name}: its store has failed ${count(lately)} writes or flushes in the ${words}.`);
     if (it.refuses_writes) told.push(`${it.name}: its store is full, and so is the cache: writes fail until the store has room.`);
-    else if (it.store_full_s !== null) told.push(`${it.name}: its store is full since ${it.store_full_s.toFixed(0)} s. Writes go on as long as the cache has room.`);
+    else if (it.store_full_s !== null) told.push(`${it.name}: its store has been full for ${it.store_full_s.toFixed(0)} s. Writes go on as long as the cache has room.`);
     if (it.poisoned_units > 0) told.push(`${it.name}: ${count(it.poisoned_units)} units of 4 KiB that its store lacks were lost by the cache's device.`);
     const misread = before ? it.cache_failures - before.exports[n].cache_failures : 0;
     if (misread > 0) told.push(`${it.name}: the cache's device has failed, or given other bytes than were stored, ${count(misread)} times in the ${words}.`);
