@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task};
-use tiermem_block::engine::{CacheStatus, Engine, EngineConfig, VolumeConfig};
+use tiermem_block::engine::{CacheStatus, Drops, Engine, EngineConfig, VolumeConfig};
 use tiermem_block::journal::{Layout, LayoutConfig};
 use tiermem_block::nbd::Errno;
 use tiermem_policy::extents::Mode;
@@ -56,8 +56,16 @@ impl House {
 
     /// The process dies, and another one takes up the cache; what was broken works again.
     fn crash(&mut self) {
+        self.stop();
+        self.start();
+    }
+
+    fn stop(&mut self) {
         self.engine =
             Engine::new(Box::new(MemoryDisk::new(8 << 20).open()), EngineConfig::default()).unwrap();
+    }
+
+    fn start(&mut self) {
         (self.engine, self.cache) = start(&self.disk, &self.store, &self.simulation, self.mode, self.durable);
     }
 
@@ -298,6 +306,48 @@ fn dirty_bytes_are_read_again_before_they_are_given_up() {
     }
 }
 
+/// What was promised and lost is an error, or what was written over it; never what the store had before, though the store loses that write,
+/// which was promised to nobody.
+#[test]
+fn what_is_written_through_over_lost_bytes_is_never_older_than_they_when_the_store_loses_it() {
+    for fails in [false, true] {
+        for steps in [0, 1, 2, 4, 8, 100, 200_000] {
+            let mut house = House::new(Mode::WriteBack, true);
+            house.read(0..VOLUME_BYTES).unwrap();
+            house.settle();
+            let (range, place) = (100 * UNIT..101 * UNIT, house.places(100..101));
+            house.write(range.clone(), 1, true).unwrap();
+            if fails {
+                house.spoil(Op::Read, &place, Failing::Io, None);
+            } else {
+                house.settle();
+                house.disk.with_bytes(|bytes| bytes[place[0].start as usize] = 0);
+            }
+            house.engine.begin_write_back(0);
+            house.settle();
+            assert!(house.engine.counts(0).poisoned_units == 1 && house.read(range.clone()).is_err());
+            house.engine.set_mode(0, Mode::WriteThrough).unwrap();
+            house.write(range.clone(), 2, false).unwrap();
+            let told = format!("its place fails: {fails}, {steps} requests' time later");
+            assert!(house.read(range.clone()).unwrap().iter().all(|byte| *byte == 2), "{told}");
+            for _ in 0..steps {
+                house.engine.take(&mut Vec::new());
+                house.simulation.pass(10_000);
+            }
+            house.stop();
+            house.store.crash();
+            house.start();
+            let is_newer = |bytes: Vec<u8>| bytes.iter().all(|byte| *byte == 1 || *byte == 2);
+            let read = house.read(range.clone());
+            assert!(read.is_err() || read.is_ok_and(is_newer), "{told}");
+            let mut drops = Drops::default();
+            while !house.engine.drop_clean(0, &mut drops) {}
+            let read = house.read(range.clone());
+            assert!(read.is_err() || read.is_ok_and(is_newer), "{told}, from the store");
+        }
+    }
+}
+
 #[test]
 fn a_cache_that_fails_in_many_places_goes_out_of_use_and_the_stores_serve_alone() {
     in_all_modes(|mode, durable| {
@@ -340,6 +390,35 @@ fn a_cache_that_fails_in_many_places_goes_out_of_use_and_the_stores_serve_alone(
             assert!(house.read(3 * MIB..3 * MIB + 64 * KIB).unwrap().iter().all(|byte| *byte == 8));
         }
     });
+}
+
+/// A restart would take up what it got, also where the store has lost that, and has older content.
+#[test]
+fn a_cache_that_is_out_of_use_gets_nothing_beside_lost_bytes_either() {
+    for durable in [false, true] {
+        let mut house = House::new(Mode::WriteBack, durable);
+        // The two blocks that are written over do not lie one behind the other in the cache.
+        house.read(512 * KIB..768 * KIB).unwrap();
+        house.read(0..VOLUME_BYTES).unwrap();
+        house.settle();
+        let lost = house.places(100..101);
+        house.write(100 * UNIT..101 * UNIT, 1, durable).unwrap();
+        let places = house.places(512..VOLUME_BYTES / UNIT);
+        house.spoil(Op::Read, &places, Failing::Io, None);
+        house.spoil(Op::Read, &lost, Failing::Io, None);
+        house.read(2 * MIB..VOLUME_BYTES).unwrap();
+        house.settle();
+        assert!(house.cache_status().out_of_use && house.engine.counts(0).poisoned_units == 1);
+        let writes = house.engine.counts(0).cache_writes;
+        let range = 99 * UNIT..140 * UNIT;
+        house.write(range.clone(), 2, false).unwrap();
+        assert!(house.read(range.clone()).unwrap().iter().all(|byte| *byte == 2));
+        assert_eq!(house.engine.counts(0).cache_writes, writes, "log {durable}");
+        house.flush().unwrap();
+        assert!(house.is_stored(range, 2));
+        house.settle();
+        assert_eq!(house.cache_status().dirty_bytes, 0);
+    }
 }
 
 /// The log's place on the device.

@@ -325,14 +325,7 @@ impl Shared {
             if op.unstored.contains(&(fill as u32)) || !self.extents.units().has_lost(units.clone()) {
                 continue;
             }
-            for (place, unit) in units.enumerate() {
-                // No other code reports that it is clean: it was never on its way to the store.
-                if self.extents.units_mut().mend(unit) && op.plan.dirtied.is_empty() {
-                    let offset = part.offset + place as u64 * UNIT_BYTES;
-                    let mended = Part { offset, at: unit * UNIT_BYTES, bytes: UNIT_BYTES };
-                    self.extents.units_mut().cleaned(&[mended]);
-                }
-            }
+            units.for_each(|unit| _ = self.extents.units_mut().mend(unit));
         }
         self.log.note_stored(op);
     }
@@ -391,7 +384,7 @@ impl Shared {
     }
 
     /// The cache has not taken a part of a write, or cannot write down that it has. What only the cache was to have stays in DRAM, as
-    /// dirty as before; the store has the rest.
+    /// dirty as before, and so does what was lost; the store has the rest.
     pub fn not_stored(&mut self, op: &Op, stored: &Stored) {
         let part = op.plan.fill[stored.fill as usize];
         let number = self.volumes[op.volume].number;
@@ -399,11 +392,8 @@ impl Shared {
         let clean = units.those_dirty(&[part], false);
         let dirty = units.those_dirty(&[part], true);
         self.drop_parts(op.volume, &clean);
-        // Lost units that a write through the cache brings anew: the store has them now.
-        let is_through = op.plan.dirtied.is_empty();
-        if is_through {
-            dirty.iter().flat_map(units_at).for_each(|unit| _ = self.extents.units_mut().mend(unit));
-            return self.drop_parts(op.volume, &dirty);
+        if dirty.is_empty() {
+            return;
         }
         if stored.buffer.len() as u64 != part.bytes {
             // The system has kept it.
@@ -420,6 +410,11 @@ impl Shared {
                     lacking.offset + unit * UNIT_BYTES - lacking.at,
                     unit,
                 );
+            }
+            // Of what went through the cache the store is not known to have it flushed: it is written back once more.
+            if op.plan.dirtied.is_empty() {
+                let units = units_of(&(lacking.offset..lacking.offset + lacking.bytes));
+                self.write_back.cleaner_mut().restore(number, units);
             }
         }
         // Flushes that wait for this write wait until the store has it.

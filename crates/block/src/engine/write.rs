@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use tiermem_policy::extents::Service;
 use tiermem_tier::block::AlignedBuffer;
 
 use super::device::Io;
-use super::op::{Failure, Stage, Stored, common};
+use super::op::{Failure, Op, Stage, Stored, common};
 use super::op_steps::Work;
 use super::op_table::{After, Ready};
 use super::shared::Shared;
@@ -103,15 +104,15 @@ impl Work<'_> {
     /// Stores a part of the operation's plan.
     fn submit_store(&mut self, fill: u32, buffer: AlignedBuffer) {
         let Work { id, op, shared } = self;
-        let volume = &mut shared.volumes[op.volume];
         if shared.log.is_kept() {
-            op.note_sums(volume.number, fill as usize, &buffer);
+            op.note_sums(shared.volumes[op.volume].number, fill as usize, &buffer);
         }
         let units = units_at(&op.plan.fill[fill as usize]);
-        if shared.extents.units().has_failed(units.clone()) {
+        if shared.extents.units().has_failed(units.clone()) || is_kept_out(shared, op, units.clone()) {
             shared.memory.forget(units);
             return op.stored.push(Stored { fill, buffer, is_there: false });
         }
+        let volume = &mut shared.volumes[op.volume];
         volume.counts.cache_writes += 1;
         volume.counts.cache_written_bytes += buffer.len() as u64;
         op.ios += 1;
@@ -171,4 +172,12 @@ impl Work<'_> {
         }
         self.stored_one(result.err());
     }
+}
+
+/// Whether the cache's device is not to get these units, which the store has or gets as well: it is out of use, or some are lost. Those may
+/// have been promised, and the store may still lose what is written over them, and have older content again. So the log calls them lost
+/// until the store has flushed the new content, which is in DRAM meanwhile.
+fn is_kept_out(shared: &Shared, op: &Op, units: Range<u64>) -> bool {
+    let has_lost = || shared.extents.units().has_lost(units);
+    op.plan.dirtied.is_empty() && (shared.extents.service() == Service::OutOfUse || has_lost())
 }

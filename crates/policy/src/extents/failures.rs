@@ -54,7 +54,7 @@ impl<O: Evict> Extents<O> {
     }
 
     /// Where a write of a range goes that its volume's mode sends to `mode`. What is lost is mended by writing it anew, which a write
-    /// past the cache would not do: it goes into both. A cache that is out of use gets nothing else.
+    /// past the cache would not do: it goes through it. A cache that is out of use gets nothing else.
     pub fn write_mode(&mut self, volume: Volume, range: Range<u64>, mode: Mode) -> Mode {
         let mode = if self.service == Service::OutOfUse { Mode::WriteAround } else { mode };
         if mode != Mode::WriteAround || !self.units.has_lost(0..u64::MAX) {

@@ -84,10 +84,10 @@ impl Epochs {
         self.list.grow();
     }
 
-    /// Units were dirty before anything else happened: they are one group, under way, as the store may have a part of it already.
-    pub fn restore(&mut self, units: Range<u64>) {
+    /// Units are dirty of which the store may have a part already: they belong to a group that is under way.
+    pub fn restore(&mut self, units: Range<u64>, now_ns: u64) {
         self.list.begin();
-        self.dirtied(units, 0, 0);
+        self.dirtied(units, self.current(), now_ns);
     }
 
     /// The number of the current epoch.

@@ -243,12 +243,12 @@ impl Cleaner {
         self.volume(volume).epochs.lacks_nothing_of(units, out);
     }
 
-    /// Units were dirty when the driver took up the cache. Their order relative to flushes is no longer known: they are one
-    /// epoch.
+    /// Units are dirty that no plan made so, and of which the store may have a part. They were when the driver took up the cache: their
+    /// order relative to flushes is no longer known, they are one epoch. Or they were lost, and are written through the cache: what was
+    /// promised of them is replaced only when the store has that flushed.
     pub fn restore(&mut self, volume: Volume, units: Range<u64>) {
-        let epochs = &mut self.volume_mut(volume).epochs;
-        debug_assert_eq!(epochs.current(), 0, "before anything else");
-        epochs.restore(units);
+        let now_ns = self.now_ns;
+        self.volume_mut(volume).epochs.restore(units, now_ns);
     }
 
     /// Closes the current epoch, because a flush is being acknowledged to a client or a caller wants the present dirty bytes in
