@@ -213,7 +213,7 @@ impl Engine {
         self.drive(CLOSE_MAX, |engine| {
             let Shared { log, write_order, volumes, write_back, .. } = &engine.shared;
             write_order.is_settled(log)
-                && volumes.iter().all(|volume| write_back.cleaner().is_settled(volume.number))
+                && volumes.iter().all(|volume| write_back.cleaner().is_over(volume.number))
         });
         let dirty_bytes = self.dirty_bytes();
         if dirty_bytes > 0 {

@@ -39,6 +39,9 @@
 //! - **A store that failed is left alone**, 100 ms at first and twice as long each time, 30 s at most. Bytes whose write failed
 //!   are dirty again.
 //! - **A store without room** ([`no_room`]) is a store that failed; besides, writes that must wait for it are refused after a minute.
+//! - **A trim reaches the store behind the dirty bytes** ([`trims`]): when the store has all that was written before it, as an image as of
+//!   an earlier flush must have what was there. Units that are written meanwhile are taken out of it. The cache takes writes to what is
+//!   being trimmed, and sends them afterwards. A store that fails a trim is asked again as late as one that fails a write; writes go on.
 //! - **While the driver's log has no room nothing begins**: bytes that become clean must be noted there. Writes that have begun
 //!   go on.
 
@@ -46,7 +49,9 @@ mod acts;
 pub mod epochs;
 mod no_room;
 mod outcomes;
+mod pause;
 mod select;
+mod trims;
 mod volume;
 mod watermarks;
 
@@ -210,7 +215,7 @@ impl Cleaner {
 
     /// How a volume stands.
     pub fn standing(&self, volume: Volume) -> Standing {
-        let VolumeState { epochs, no_room, retry_at_ns, session, whole_since_ns, .. } = self.volume(volume);
+        let VolumeState { epochs, no_room, pause, session, whole_since_ns, .. } = self.volume(volume);
         let is_whole = self.rules.order == WriteBackOrder::Group && !epochs.list().is_under_way();
         Standing {
             dirty_bytes: epochs.dirty_bytes(),
@@ -221,7 +226,7 @@ impl Cleaner {
             groups: epochs.list().groups(),
             grown_groups: epochs.list().grown(),
             whole_since_ns: is_whole.then_some(*whole_since_ns),
-            retry_at_ns: *retry_at_ns,
+            retry_at_ns: pause.until_ns(),
             session: *session,
             full_since_ns: no_room.since_ns(),
             refuses: no_room.refuses(),
@@ -231,6 +236,17 @@ impl Cleaner {
     /// Whether a volume's store lacks nothing.
     pub fn is_settled(&self, volume: Volume) -> bool {
         self.volume(volume).epochs.is_empty()
+    }
+
+    /// Whether a volume's store lacks nothing, and no trim is to reach it.
+    pub fn is_at_rest(&self, volume: Volume) -> bool {
+        self.is_settled(volume) && self.volume(volume).trims.is_empty()
+    }
+
+    /// Whether a volume's store lacks nothing, and has had all trims, or failed the last one and is left alone.
+    pub fn is_over(&self, volume: Volume) -> bool {
+        let state = self.volume(volume);
+        self.is_settled(volume) && (state.trims.is_empty() || state.trims_at_ns(self.now_ns).is_some())
     }
 
     /// Whether a volume's store has all of its epochs up to this one, which [`Self::close_epoch`] has named.
@@ -258,6 +274,14 @@ impl Cleaner {
         let epochs = &mut self.volume_mut(volume).epochs;
         epochs.boundary();
         (!epochs.is_empty()).then(|| epochs.current() - 1)
+    }
+
+    /// A client trims units, which nothing is being written to: they may hold anything until they are written anew. Their clean bytes are
+    /// not cached any more. The store hears of it when it has all that was written before.
+    pub fn trim(&mut self, volume: Volume, units: Range<u64>) {
+        let state = self.volume_mut(volume);
+        let epoch = state.epochs.current();
+        state.trims.add(&units, epoch);
     }
 
     /// Notes that a caller waits for a volume's epochs up to this one to be in the store.
@@ -303,6 +327,11 @@ impl Cleaner {
         let now_ns = self.now_ns;
         let Some(mode) = request.write else { return Verdict::Ready };
         let state = self.volume_mut(request.volume);
+        // Where the cache may have no place for it, a write in write-back mode goes to the store as well.
+        let may_go_past = || extents.units().has_lost(0..u64::MAX) || extents.map().retired_bytes() > 0;
+        if state.trims.are_asked(&request.units()) && (mode != Mode::WriteBack || may_go_past()) {
+            return Verdict::Busy;
+        }
         if mode != Mode::WriteBack {
             // Of another mode's time there may be bytes that the store must get first.
             state.is_waited_for |= !state.epochs.is_empty();
@@ -380,11 +409,15 @@ impl Cleaner {
             Verdict::Ready => {
                 self.cold_watch.allocated(plan.allocated_bytes);
                 let now_ns = self.now_ns;
-                let epochs = &mut self.volume_mut(request.volume).epochs;
+                let VolumeState { epochs, trims, .. } = self.volume_mut(request.volume);
+                if request.write.is_some() {
+                    trims.written(&request.units());
+                }
                 let epoch = epochs.current();
                 for range in &plan.dirtied {
                     // Dirty from now on, not from when the bytes are stored: a copy of them waits for that.
                     epochs.dirtied(units_of(range), epoch, now_ns);
+                    trims.written(&units_of(range));
                 }
             }
             Verdict::Clean => {
@@ -429,6 +462,7 @@ impl Cleaner {
         // The rest of a volume may be due in addition to what was taken: a step that follows at once then finds nothing more.
         while self.find_due(extents.geometry().capacity_bytes()) && self.take_due(acts) {}
         self.flush_due(extents, acts);
+        self.trim_due(acts);
         if let Some(until_ns) = self.next_ns(extents.units().dirty_bytes() > 0) {
             acts.push(Act::Wait { until_ns });
         }
@@ -477,6 +511,17 @@ impl Cleaner {
         }
     }
 
+    /// Has stores trimmed that have all that was written before.
+    fn trim_due(&mut self, acts: &mut Vec<Act>) {
+        for at in 0..self.volumes.len() {
+            if let Some(units) = self.volumes[at].next_trim(self.now_ns) {
+                let volume = Volume(at as u16);
+                let token = self.under_way.begin(Pending::Trim { volume });
+                acts.push(Act::Trim { token, volume, units });
+            }
+        }
+    }
+
     /// A flush of a volume's store begins on behalf of a caller outside the cleaner. Returns the token under which the flush is
     /// answered as an [`Act::Flush`]; `None` where one is under way.
     pub fn begin_flush(&mut self, volume: Volume) -> Option<Token> {
@@ -498,13 +543,15 @@ impl Cleaner {
         let mut next_ns = self.cold_watch.next_ns().filter(|_| any_dirty).unwrap_or(u64::MAX);
         for volume in self.volumes.iter().filter(|volume| !volume.epochs.is_empty()) {
             let times = match volume.is_left_alone(self.now_ns) {
-                true => [Some(volume.retry_at_ns), None],
+                true => [Some(volume.pause.until_ns()), None],
                 false => [volume.old_ns(&self.rules), volume.hangs_at_ns()],
             };
             let refuses_at_ns = volume.no_room.refuses_at_ns(self.rules.full_wait_ns);
             let ahead = times.into_iter().chain([refuses_at_ns]).flatten().filter(|ns| *ns > self.now_ns);
             next_ns = ahead.fold(next_ns, u64::min);
         }
+        let trims_at_ns = self.volumes.iter().filter_map(|volume| volume.trims_at_ns(self.now_ns));
+        next_ns = trims_at_ns.fold(next_ns, u64::min);
         (next_ns < u64::MAX).then(|| next_ns.max(self.now_ns + 1))
     }
 }
