@@ -58,7 +58,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tiermem_policy::extents::UNIT_BYTES;
-use tiermem_policy::extents::cleaner::Act;
+use tiermem_policy::extents::cleaner::{Act, TrimsLeft};
 use tiermem_tier::block::{self as device_requests, AlignedBuffer};
 
 use crate::disks::{Answer, Disks, Job as Asked, Outcome, Task, Waker};
@@ -230,7 +230,10 @@ impl Engine {
         }
         let Shared { log, volumes, write_back, write_order, .. } = &self.shared;
         debug_assert!(!write_back.was_told(), "the cleaner has decided about all that it was told");
-        let is_at_rest = volumes.iter().all(|volume| write_back.cleaner().is_at_rest(volume.number));
+        let is_at_rest = volumes.iter().all(|volume| {
+            let cleaner = write_back.cleaner();
+            cleaner.is_settled(volume.number) && cleaner.standing(volume.number).trims_left == TrimsLeft::None
+        });
         // Asks to be called again where time alone changes something.
         let is_due = log.journal().and_then(Journal::deadline_ns).or(write_order.closes_at_ns(log)).is_some();
         if is_due || !is_at_rest {
@@ -297,7 +300,10 @@ impl Engine {
                     After::Waits
                 });
             }
-            Io::Trim { op } => self.work(op, |work| work.trimmed(result.map_err(|error| failure(&error)))),
+            Io::Trim { op } => self.work(op, |work| {
+                work.shared.trimmed(work.op, result.map_err(|error| failure(&error)));
+                work.end()
+            }),
             Io::WriteBack { volume, act } => {
                 self.shared.pool.give_back(buffer);
                 self.shared.written_back(usize::from(volume), act, result, session);

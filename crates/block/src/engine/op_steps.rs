@@ -159,7 +159,10 @@ impl Work<'_> {
     pub fn log_failed(self, why: &str) -> After {
         match self.op.kind {
             Kind::Copy => return self.keep_dirty(why),
-            Kind::TrimStore => return self.trimmed(Err((Errno::Io, why.to_owned()))),
+            Kind::TrimStore => {
+                self.shared.trimmed(self.op, Err((Errno::Io, why.to_owned())));
+                return self.end();
+            }
             _ => {}
         }
         // Nothing was stored yet.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use proptest::prelude::*;
-use tiermem_policy::extents::cleaner::{Act, CleanerRules, Token, WriteBackOrder};
+use tiermem_policy::extents::cleaner::{Act, CleanerRules, Token, TrimsLeft, WriteBackOrder};
 use tiermem_policy::extents::{Fill, Mode, UNIT_BYTES, Verdict, Volume};
 
 use crate::world::{KIB, MARKS, MIB, MS, S, World, is_copy, is_send};
@@ -36,6 +36,11 @@ fn trimmed(world: &World) -> Vec<(u64, u64)> {
     world.pending.iter().filter_map(blocks).collect()
 }
 
+/// Whether the store lacks nothing, and has had all trims.
+fn is_at_rest(world: &World) -> bool {
+    world.cleaner.is_settled(Volume(0)) && world.cleaner.standing(Volume(0)).trims_left == TrimsLeft::None
+}
+
 fn is_trim(act: &Act) -> bool {
     matches!(act, Act::Trim { .. })
 }
@@ -44,13 +49,13 @@ fn is_trim(act: &Act) -> bool {
 fn a_trim_goes_at_once_where_the_store_lacks_nothing() {
     let mut world = at_once(WriteBackOrder::Group);
     trim(&mut world, 3..5);
-    assert!(!world.cleaner.is_at_rest(Volume(0)) && world.cleaner.is_settled(Volume(0)));
+    assert!(!is_at_rest(&world) && world.cleaner.is_settled(Volume(0)));
     world.step();
     assert_eq!(trimmed(&world), [(3, 5)]);
     world.assert_nothing_is_due();
     world.settle();
     world.step();
-    assert!(trimmed(&world).is_empty() && world.cleaner.is_at_rest(Volume(0)));
+    assert!(trimmed(&world).is_empty() && is_at_rest(&world));
 }
 
 #[test]
@@ -131,10 +136,7 @@ fn writes_to_what_is_being_trimmed_go_on_and_leave_behind_the_trim() {
         assert_eq!(verdict, expected, "{order:?}");
         world.answer_all(false, is_trim);
         world.clean();
-        assert!(
-            world.cleaner.is_at_rest(Volume(0)) && world.taken.contains(&(0, 2 * BLOCK_UNITS)),
-            "{order:?}"
-        );
+        assert!(is_at_rest(&world) && world.taken.contains(&(0, 2 * BLOCK_UNITS)), "{order:?}");
     }
 }
 
@@ -173,7 +175,7 @@ fn a_trim_that_fails_is_tried_again_after_a_while_and_writes_are_not_held_up() {
         world.step();
         assert_eq!(trimmed(&world).len(), 1);
         world.answer_all(true, is_trim);
-        assert!(world.cleaner.is_over(Volume(0)) && !world.cleaner.is_at_rest(Volume(0)));
+        assert!(world.cleaner.standing(Volume(0)).trims_left == TrimsLeft::AfterPause);
         // A write of the store succeeds meanwhile, and changes nothing about that.
         write(&mut world, 8 + number as u64);
         world.clean();
@@ -187,7 +189,7 @@ fn a_trim_that_fails_is_tried_again_after_a_while_and_writes_are_not_held_up() {
         world.now_ns += 1;
     }
     world.clean();
-    assert!(world.cleaner.is_at_rest(Volume(0)));
+    assert!(is_at_rest(&world));
     trim(&mut world, 0..4);
     world.step();
     world.answer_all(true, is_trim);
@@ -364,7 +366,7 @@ impl Model {
         for _ in 0..10_000 {
             self.step();
             if self.world.pending.is_empty() {
-                if self.world.cleaner.is_at_rest(Volume(0)) {
+                if is_at_rest(&self.world) {
                     break;
                 }
                 self.world.now_ns += S;

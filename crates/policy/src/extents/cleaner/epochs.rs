@@ -48,7 +48,7 @@ pub struct Epochs {
     /// The units that it took before the flush that is under way.
     flushing: UnitSet,
     /// Units that do not leave for now: something else is being done at their places in the store.
-    held_back: UnitSet,
+    pub(super) held_back: UnitSet,
     /// When the first unit that is not in any epoch's dirty set became dirty.
     leaving_since_ns: u64,
     /// Where the elevator is.
@@ -215,12 +215,6 @@ impl Epochs {
         let stay = [&self.taken, &self.copied, &self.held_back];
         out.extend(self.list.epochs[0].dirty.runs(units, &stay));
         self.leave(&out[begun..])
-    }
-
-    /// Lets these units leave no more, until it is said of others, or of none.
-    pub fn hold_back(&mut self, units: Range<u64>) {
-        self.held_back.clear();
-        parts(units).for_each(|(frame, mask)| self.held_back.insert_mask(frame, mask));
     }
 
     /// Lets dirty units of the oldest epoch leave. Returns how many bytes they are.
@@ -445,13 +439,6 @@ impl Epochs {
             }
         }
         self.end_oldest();
-    }
-
-    /// Whether the store lacks nothing of a range.
-    pub fn lacks_nothing(&self, units: Range<u64>) -> bool {
-        let mut runs = Vec::new();
-        self.lacks_nothing_of(units.clone(), &mut runs);
-        runs == [units]
     }
 
     /// Appends the runs of a range of which the store lacks nothing: not dirty, not leaving, and flushed.

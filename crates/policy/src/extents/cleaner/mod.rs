@@ -67,6 +67,7 @@ pub use acts::{Act, Outcome, Token};
 pub use watermarks::{CleanerRules, WriteBackOrder};
 
 use acts::{Pending, UnderWay};
+pub use volume::TrimsLeft;
 use volume::{ColdEnd, VolumeState};
 use watermarks::{ColdWatch, Scale, percent};
 
@@ -113,6 +114,8 @@ pub struct Standing {
     pub full_since_ns: Option<u64>,
     /// Whether writes that would have to wait for it are refused.
     pub refuses: bool,
+    /// What is left to do of its trims.
+    pub trims_left: TrimsLeft,
 }
 
 impl Standing {
@@ -150,6 +153,16 @@ pub struct Cleaner {
 
 fn units_of(range: &Range<u64>) -> Range<u64> {
     range.start / UNIT_BYTES..range.end.div_ceil(UNIT_BYTES)
+}
+
+/// Whether all units that are dirty here are dirty in the cache, and an act under way will tell the outcome of all that are
+/// leaving. There may be more of both: lost units stay dirty in the cache, and are on their way all the same.
+fn adds_up<O: Evict>(volumes: &[VolumeState], under_way: &UnderWay, extents: &Extents<O>) -> bool {
+    let dirty_bytes: u64 = volumes.iter().map(|volume| volume.epochs.dirty_bytes()).sum();
+    let is_answered = |(at, volume): (usize, &VolumeState)| {
+        volume.epochs.leaving_bytes() <= under_way.bytes_of(Volume(at as u16))
+    };
+    dirty_bytes <= extents.units().dirty_bytes() && volumes.iter().enumerate().all(is_answered)
 }
 
 impl Cleaner {
@@ -230,23 +243,13 @@ impl Cleaner {
             session: *session,
             full_since_ns: no_room.since_ns(),
             refuses: no_room.refuses(),
+            trims_left: self.volume(volume).trims_left(self.now_ns),
         }
     }
 
     /// Whether a volume's store lacks nothing.
     pub fn is_settled(&self, volume: Volume) -> bool {
         self.volume(volume).epochs.is_empty()
-    }
-
-    /// Whether a volume's store lacks nothing, and no trim is to reach it.
-    pub fn is_at_rest(&self, volume: Volume) -> bool {
-        self.is_settled(volume) && self.volume(volume).trims.is_empty()
-    }
-
-    /// Whether a volume's store lacks nothing, and has had all trims, or failed the last one and is left alone.
-    pub fn is_over(&self, volume: Volume) -> bool {
-        let state = self.volume(volume);
-        self.is_settled(volume) && (state.trims.is_empty() || state.trims_at_ns(self.now_ns).is_some())
     }
 
     /// Whether a volume's store has all of its epochs up to this one, which [`Self::close_epoch`] has named.
@@ -444,7 +447,7 @@ impl Cleaner {
     pub fn step<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, acts: &mut Vec<Act>) {
         self.tick(now_ns);
         let now_ns = self.now_ns;
-        debug_assert!(self.adds_up(extents));
+        debug_assert!(adds_up(&self.volumes, &self.under_way, extents));
         for (at, volume) in self.volumes.iter_mut().enumerate() {
             volume.look_for_room(now_ns, self.rules.full_wait_ns);
             if std::mem::take(&mut volume.calls_waiters) {
@@ -462,7 +465,14 @@ impl Cleaner {
         // The rest of a volume may be due in addition to what was taken: a step that follows at once then finds nothing more.
         while self.find_due(extents.geometry().capacity_bytes()) && self.take_due(acts) {}
         self.flush_due(extents, acts);
-        self.trim_due(acts);
+        // One trim of each store at a time, behind all that was written before it.
+        for at in 0..self.volumes.len() {
+            if let Some(units) = self.volumes[at].next_trim(now_ns) {
+                let volume = Volume(at as u16);
+                let token = self.under_way.begin(Pending::Trim { volume });
+                acts.push(Act::Trim { token, volume, units });
+            }
+        }
         if let Some(until_ns) = self.next_ns(extents.units().dirty_bytes() > 0) {
             acts.push(Act::Wait { until_ns });
         }
@@ -475,16 +485,6 @@ impl Cleaner {
         let is_cold_due = self.cold_watch.next_ns().is_some_and(|next_ns| next_ns <= self.now_ns);
         dirty_bytes > 0
             && (is_cold_due || self.rules.excess_bytes(dirty_bytes, extents.geometry().capacity_bytes()) > 0)
-    }
-
-    /// Whether all units that are dirty here are dirty in the cache, and an act under way will tell the outcome of all that are
-    /// leaving. There may be more of both: lost units stay dirty in the cache, and are on their way all the same.
-    fn adds_up<O: Evict>(&self, extents: &Extents<O>) -> bool {
-        let dirty_bytes: u64 = self.volumes.iter().map(|volume| volume.epochs.dirty_bytes()).sum();
-        let is_answered = |(at, volume): (usize, &VolumeState)| {
-            volume.epochs.leaving_bytes() <= self.under_way.bytes_of(Volume(at as u16))
-        };
-        dirty_bytes <= extents.units().dirty_bytes() && self.volumes.iter().enumerate().all(is_answered)
     }
 
     /// Has stores flushed for which it is time.
@@ -507,17 +507,6 @@ impl Cleaner {
                 || is_waited_for && covers_all;
             if is_due && let Some(token) = self.begin_flush(volume) {
                 acts.push(Act::Flush { token, volume });
-            }
-        }
-    }
-
-    /// Has stores trimmed that have all that was written before.
-    fn trim_due(&mut self, acts: &mut Vec<Act>) {
-        for at in 0..self.volumes.len() {
-            if let Some(units) = self.volumes[at].next_trim(self.now_ns) {
-                let volume = Volume(at as u16);
-                let token = self.under_way.begin(Pending::Trim { volume });
-                acts.push(Act::Trim { token, volume, units });
             }
         }
     }

@@ -9,6 +9,7 @@ use super::pause::Pause;
 use super::trims::Trims;
 use super::watermarks::{CleanerRules, WriteBackOrder};
 use crate::extents::Verdict;
+use crate::extents::unit_set::UnitSet;
 
 /// Epochs that a volume may have before its writers wait for the oldest to be written back.
 const EPOCHS_MAX: usize = 16;
@@ -16,6 +17,17 @@ const EPOCHS_MAX: usize = 16;
 const COPIES_BYTES_MAX: u64 = 64 << 20;
 /// A store that has not answered a request for this long hangs: its completions are not counted on.
 const HANG_NS: u64 = 1_000_000_000;
+
+/// What is left to do of a volume's trims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrimsLeft {
+    /// Nothing: the store has had all.
+    None,
+    /// The store failed the last one, or something else, and is left alone.
+    AfterPause,
+    /// Some are under way, or go when the store has what was written before them.
+    Some,
+}
 
 /// Dirty bytes at the cold end, when it was looked at last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -182,15 +194,31 @@ impl VolumeState {
             return None;
         }
         let units = trims.next(|epoch| epochs.is_flushed(epoch))?;
-        debug_assert!(epochs.lacks_nothing(units.clone()), "what was written since is not trimmed");
-        epochs.hold_back(units.clone());
+        debug_assert!(
+            {
+                let mut runs = Vec::new();
+                epochs.lacks_nothing_of(units.clone(), &mut runs);
+                runs.len() == 1 && runs[0] == units
+            },
+            "what was written since is not trimmed"
+        );
+        epochs.held_back = UnitSet::of(units.clone());
         Some(units)
     }
 
     /// The store has answered a trim.
     pub fn trimmed(&mut self, now_ns: u64, is_done: bool) {
         self.trims.answered(now_ns, is_done);
-        self.epochs.hold_back(0..0);
+        self.epochs.held_back.clear();
+    }
+
+    /// What is left to do of trims.
+    pub fn trims_left(&self, now_ns: u64) -> TrimsLeft {
+        match self.trims_at_ns(now_ns) {
+            _ if self.trims.is_empty() => TrimsLeft::None,
+            Some(_) => TrimsLeft::AfterPause,
+            None => TrimsLeft::Some,
+        }
     }
 
     /// When a trim goes that waits for nothing but that its store is left alone no longer.
