@@ -15,6 +15,8 @@ pub(super) enum Io {
     Store { op: u32, fill: u32 },
     /// Writes what an operation brings to the store.
     Through { op: u32 },
+    /// Trims the store.
+    Trim { op: u32 },
     /// Writes back.
     WriteBack { volume: u16, act: Token },
     /// Asks a store what a range is.
