@@ -54,6 +54,7 @@ mod write;
 mod write_back;
 mod write_order;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -444,6 +445,10 @@ impl Disks for Engine {
         self.shared.volumes.notify(&waker);
         self.ticker = Ticker::start(Arc::clone(&waker));
         self.waker = Some(waker);
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        self.shared.device.pollable()
     }
 
     fn lend(&mut self, bytes: usize) -> AlignedBuffer {

@@ -1,5 +1,6 @@
 //! Counting device: counts requests and bytes, for `INFO`, metrics and write amplification.
 
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
@@ -145,6 +146,10 @@ impl<B: BlockIo> BlockIo for Counted<B> {
 
     fn notify(&mut self, waker: Waker) {
         self.inner.notify(waker);
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.pollable()
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {

@@ -2,6 +2,8 @@
 //! decided when it is submitted, so it follows from the seed and the order of submissions alone.
 //! What a failed read leaves in its buffer is rubbish.
 
+use std::os::fd::BorrowedFd;
+
 use slab::Slab;
 use tiermem_base::rng::Rng;
 
@@ -223,6 +225,10 @@ impl<B: BlockIo> BlockIo for Faulty<B> {
         if self.source.held() > 0 {
             self.call_waker();
         }
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.pollable()
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {

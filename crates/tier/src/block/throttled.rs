@@ -1,5 +1,6 @@
 //! Throttled device: adds a fixed latency and a bandwidth limit, in wall time, to the inner device.
 
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use super::{BlockError, BlockIo, Completion, Delays, Request, Waker};
@@ -54,6 +55,10 @@ impl<B: BlockIo> BlockIo for Throttled<B> {
     fn notify(&mut self, waker: Waker) {
         self.inner.notify(waker.clone());
         self.delays.notify(waker);
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.pollable()
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
