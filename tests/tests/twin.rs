@@ -3,6 +3,8 @@
 
 #[path = "twin/division.rs"]
 mod division;
+#[path = "twin/growth.rs"]
+mod growth;
 #[path = "twin/payoff.rs"]
 mod payoff;
 #[path = "twin/shards.rs"]

@@ -62,6 +62,29 @@ impl FlashTier<'_> {
         Ok(())
     }
 
+    /// Bytes of the device that all shards take; 0 where there is none.
+    pub fn device_bytes(&self) -> u64 {
+        self.contents.items.flash.as_ref().map_or(0, |flash| flash.device_bytes())
+    }
+
+    /// Has the device grow; see [`Flash::grow`]. Waits for it.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn grow(&mut self, capacity_bytes: u64) -> Result<(), FlashError> {
+        let Contents { items, shard, .. } = &mut *self.contents;
+        items.flash.as_mut().map_or(Ok(()), |flash| flash.grow(shard, capacity_bytes))
+    }
+
+    /// The same at the start, when all shards are attached; see [`Flash::grow_at_start`].
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn grow_at_start(&mut self, capacity_bytes: u64) -> Result<(), FlashError> {
+        let Contents { items, shard, .. } = &mut *self.contents;
+        items.flash.as_mut().map_or(Ok(()), |flash| flash.grow_at_start(shard, capacity_bytes))
+    }
+
     /// Whether there is a flash tier.
     #[inline]
     pub fn is_there(&self) -> bool {
