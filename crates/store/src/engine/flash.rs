@@ -196,7 +196,7 @@ impl FlashTier<'_> {
             self.tell(|flash, _| flash.count_lost());
         }
         if counted && !has_copy {
-            self.contents.keys.remove(db);
+            self.contents.keys.remove(db, None);
             self.contents.counters.expired += u64::from(why == Why::Expired);
         }
     }
