@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use flash_world::World;
 use tiermem_base::Rng;
 use tiermem_policy::log::CannotGrow;
+use tiermem_store::flash::growth::{self, device_bytes};
 use tiermem_store::flash::{Durability, FlashConfig, FlashError, SharedGrowths};
 use tiermem_tier::block::{Immediate, MemoryDisk};
 
@@ -35,12 +36,12 @@ fn open(disk: &MemoryDisk, life: u64) -> Vec<World> {
 }
 
 fn grow(world: &mut World, capacity_bytes: u64) -> Result<(), FlashError> {
-    world.flash.grow(&mut world.shard, capacity_bytes)
+    growth::grow(&mut world.flash, &mut world.shard, capacity_bytes)
 }
 
 fn grow_at_start(worlds: &mut [World], capacity_bytes: u64) {
     for world in worlds {
-        world.flash.grow_at_start(&mut world.shard, capacity_bytes).unwrap();
+        growth::grow_at_start(&mut world.flash, &mut world.shard, capacity_bytes).unwrap();
     }
 }
 
@@ -93,16 +94,16 @@ fn what_lies_there_stays_and_what_comes_is_found_after_a_kill() {
         let before = segments(&worlds[0]);
         // Less than one more segment for each is no growth, and nothing changes.
         let [first, ..] = &mut worlds[..] else { unreachable!() };
-        let (has, least) = (first.flash.device_bytes(), u64::from(SHARDS * SEGMENT_BYTES));
+        let (has, least) = (device_bytes(&first.flash), u64::from(SHARDS * SEGMENT_BYTES));
         assert!(matches!(grow(first, has - 1), Err(FlashError::CannotGrow(CannotGrow::Smaller(_)))));
         grow(first, has).unwrap();
         grow(first, has + least - 1).unwrap();
-        assert_eq!(first.flash.device_bytes(), has);
+        assert_eq!(device_bytes(&first.flash), has);
         assert_eq!(disk.with_bytes(|bytes| bytes.len()) as u64, has);
         // Rounded down to whole segments, of each in turn while the other works on.
         for at in 0..worlds.len() {
             grow(&mut worlds[at], has + 9 * least + least / 2).unwrap();
-            assert_eq!(worlds[at].flash.device_bytes(), has + 9 * least);
+            assert_eq!(device_bytes(&worlds[at].flash), has + 9 * least);
             let before: Vec<u64> = worlds.iter().map(|world| world.stats().capacity_bytes).collect();
             work(&mut worlds, &mut known, 0.6, &mut rng);
             assert_eq!(before, worlds.iter().map(|world| world.stats().capacity_bytes).collect::<Vec<_>>());
@@ -114,7 +115,7 @@ fn what_lies_there_stays_and_what_comes_is_found_after_a_kill() {
         worlds = open(&disk, life + 1);
         // The configuration says what it said at first: the tier keeps what it has.
         grow_at_start(&mut worlds, capacity(0));
-        assert_eq!(worlds[0].flash.device_bytes(), has + 9 * least);
+        assert_eq!(device_bytes(&worlds[0].flash), has + 9 * least);
         check(&mut worlds, &known, "after a kill");
     }
 }
@@ -144,8 +145,8 @@ fn a_kill_amid_a_growth_loses_nothing() {
             let mut worlds = open(&disk, 1);
             grow_at_start(&mut worlds, capacity(asks));
             let has = if steps < 2 { asks.max(2) } else { asks.max(8) };
-            assert_eq!(worlds[0].flash.device_bytes(), capacity(has), "{when}");
-            assert_eq!(worlds[1].flash.device_bytes(), capacity(has), "{when}");
+            assert_eq!(device_bytes(&worlds[0].flash), capacity(has), "{when}");
+            assert_eq!(device_bytes(&worlds[1].flash), capacity(has), "{when}");
             check(&mut worlds, &known, &when);
             work(&mut worlds, &mut known, 0.7, &mut rng);
             check(&mut worlds, &known, &when);
@@ -181,7 +182,7 @@ fn power_loss_behind_a_growth_loses_nothing() {
         let config =
             FlashConfig { boot_id: [2; 16], growths: SharedGrowths::default(), hash_seed: 99, ..config };
         let mut world = World::open(Box::new(disk.open()), config).unwrap();
-        assert_eq!(world.flash.device_bytes(), 2 * REGION_BYTES / 4096 * 4096, "seed {seed}");
+        assert_eq!(device_bytes(&world.flash), 2 * REGION_BYTES / 4096 * 4096, "seed {seed}");
         let lost = known.iter().filter(|(key, version)| {
             world.get(DB, **key).is_none_or(|value| value[..8] != version.to_le_bytes())
         });

@@ -513,17 +513,17 @@ impl TieredCache {
         }
     }
 
-    /// Gives the log below the last tier so many more segments.
-    pub fn grow_tail(&mut self, segments: u32) {
-        if let Some(flash) = &mut self.items.flash {
-            flash.grow(segments);
-            self.shard.device().grow(segments);
-        }
-    }
-
     /// The log below the last tier, if there is one.
     pub fn tail(&self) -> Option<Tail<'_>> {
         Some(Tail { work: self.shard.log()?, flash: self.items.flash.as_ref()? })
+    }
+}
+
+/// Gives the log below the last tier so many more segments.
+pub fn grow_tail(cache: &mut TieredCache, segments: u32) {
+    if let Some(flash) = &mut cache.items.flash {
+        flash.grow(segments);
+        cache.shard.device().grow(segments);
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crate::flash::format::ItemHeader;
-use crate::flash::{Flash, FlashConfig, FlashError, Moment};
+use crate::flash::{Flash, FlashConfig, FlashError, Moment, growth};
 use tiermem_base::hash::KeyHasher;
 use tiermem_policy::log::{Appended, LogPlace, Stream};
 use tiermem_policy::shard::{Act, From, Shard, Why};
@@ -64,25 +64,25 @@ impl FlashTier<'_> {
 
     /// Bytes of the device that all shards take; 0 where there is none.
     pub fn device_bytes(&self) -> u64 {
-        self.contents.items.flash.as_ref().map_or(0, |flash| flash.device_bytes())
+        self.contents.items.flash.as_ref().map_or(0, |flash| growth::device_bytes(flash))
     }
 
-    /// Has the device grow; see [`Flash::grow`]. Waits for it.
+    /// Has the device grow; see [`growth::grow`]. Waits for it.
     ///
     /// # Errors
     /// When it cannot.
     pub fn grow(&mut self, capacity_bytes: u64) -> Result<(), FlashError> {
         let Contents { items, shard, .. } = &mut *self.contents;
-        items.flash.as_mut().map_or(Ok(()), |flash| flash.grow(shard, capacity_bytes))
+        items.flash.as_mut().map_or(Ok(()), |flash| growth::grow(flash, shard, capacity_bytes))
     }
 
-    /// The same at the start, when all shards are attached; see [`Flash::grow_at_start`].
+    /// The same at the start, when all shards are attached; see [`growth::grow_at_start`].
     ///
     /// # Errors
     /// When it cannot.
     pub fn grow_at_start(&mut self, capacity_bytes: u64) -> Result<(), FlashError> {
         let Contents { items, shard, .. } = &mut *self.contents;
-        items.flash.as_mut().map_or(Ok(()), |flash| flash.grow_at_start(shard, capacity_bytes))
+        items.flash.as_mut().map_or(Ok(()), |flash| growth::grow_at_start(flash, shard, capacity_bytes))
     }
 
     /// Whether there is a flash tier.

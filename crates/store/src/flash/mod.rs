@@ -9,7 +9,7 @@
 //! | `gc_read_buffer.rs` | [`Emptying`] | bytes of the segment being emptied |
 //! | `fetch.rs` | [`Fetches`] | items that are read back |
 //! | `recovery_writes.rs`, `journal.rs`, `checkpoint.rs` | [`Restart`] | superblock, journal, checkpoint, items per database |
-//! | `growth.rs` | [`SharedGrowths`] | how far the device has grown |
+//! | `shared_growths.rs`, `growth.rs` | [`SharedGrowths`] | how far the device has grown |
 //! | `requests.rs`, `syncs.rs`, `removals.rs` | [`Requests`] | the device, how far writes are durable, removals that are not yet durable |
 //!
 //! [`recover`] opens a region. [`format`] has the on-device format; `docs/store-format.md` draws it.
@@ -34,12 +34,13 @@ mod fetch;
 mod filling;
 pub mod format;
 mod gc_read_buffer;
-mod growth;
+pub mod growth;
 mod journal;
 mod recover;
 mod recovery_writes;
 mod removals;
 mod requests;
+mod shared_growths;
 mod stats;
 mod syncs;
 mod types;
@@ -55,11 +56,11 @@ use fetch::Fetches;
 pub use fetch::{FetchId, FlashItem};
 use format::{BLOCK_BYTES, ITEM_HEADER_BYTES, ItemHeader, Layout};
 use gc_read_buffer::Emptying;
-pub use growth::SharedGrowths;
 use journal::Record;
 pub use recover::found_region_bytes;
 use recovery_writes::Restart;
 use requests::{Purpose, Requests};
+pub use shared_growths::SharedGrowths;
 pub use stats::FlashStats;
 pub use syncs::Moment;
 use tiermem_tier::block::{BlockError, Completion, Request};

@@ -15,9 +15,7 @@ use tiermem_base::rng::Rng;
 
 use super::bad_places::{Failing, spoil};
 use super::troubles::Troubles;
-use super::{
-    BlockError, BlockIo, Completion, MemoryDisk, Op, OpenError, Request, SECTOR_BYTES, Waker, check_range,
-};
+use super::{BlockError, BlockIo, Completion, MemoryDisk, Op, Request, SECTOR_BYTES, Waker, check_range};
 
 /// The clock and the fate of one machine. Its clones are the same machine's.
 #[derive(Clone, Debug)]
@@ -458,11 +456,6 @@ impl BlockIo for Simulated<MemoryDisk> {
 
     fn capacity_bytes(&self) -> u64 {
         self.target.lock().bytes().len() as u64
-    }
-
-    fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
-        self.target.lock().grow(capacity_bytes as usize);
-        Ok(())
     }
 
     fn describe(&self) -> &'static str {
