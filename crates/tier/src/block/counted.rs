@@ -6,7 +6,7 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 use slab::Slab;
 
-use super::{BlockError, BlockIo, Completion, Op, Request, Waker};
+use super::{BlockError, BlockIo, Completion, Op, OpenError, Request, Waker};
 
 /// Counters since the device was wrapped.
 #[derive(Clone, Debug)]
@@ -179,6 +179,10 @@ impl<B: BlockIo> BlockIo for Counted<B> {
 
     fn capacity_bytes(&self) -> u64 {
         self.inner.capacity_bytes()
+    }
+
+    fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
+        self.inner.grow(capacity_bytes)
     }
 
     fn describe(&self) -> &'static str {

@@ -9,7 +9,7 @@ use tiermem_base::rng::Rng;
 
 use super::bad_places::{BadPlaces, spoil};
 use super::fault_source::{FaultSource, error_is_due, take_room};
-use super::{AlignedBuffer, BlockError, BlockIo, Completion, Op, Request, SECTOR_BYTES, Waker};
+use super::{AlignedBuffer, BlockError, BlockIo, Completion, Op, OpenError, Request, SECTOR_BYTES, Waker};
 
 /// Random faults. Probabilities are per request, also of `write_at`, `read_at` and `sync`; the default is none.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -263,6 +263,10 @@ impl<B: BlockIo> BlockIo for Faulty<B> {
 
     fn capacity_bytes(&self) -> u64 {
         self.inner.capacity_bytes()
+    }
+
+    fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
+        self.inner.grow(capacity_bytes)
     }
 
     fn describe(&self) -> &'static str {

@@ -173,6 +173,19 @@ pub trait BlockIo: Send {
     fn sync(&mut self) -> Result<(), BlockError>;
     /// The bytes that requests may lie in.
     fn capacity_bytes(&self) -> u64;
+    /// Makes the device at least this large, for all its users, who ask one at a time. The space is reserved, and durably the
+    /// device's; waits for that.
+    fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
+        let has_bytes = self.capacity_bytes();
+        if capacity_bytes <= has_bytes {
+            return Ok(());
+        }
+        Err(OpenError::DeviceTooSmall {
+            path: self.describe().into(),
+            has_bytes,
+            wanted_bytes: capacity_bytes,
+        })
+    }
     /// The implementation, for the log: a few words.
     fn describe(&self) -> &'static str {
         "a device"
@@ -212,6 +225,9 @@ impl<B: BlockIo + ?Sized> BlockIo for Box<B> {
     }
     fn capacity_bytes(&self) -> u64 {
         (**self).capacity_bytes()
+    }
+    fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
+        (**self).grow(capacity_bytes)
     }
     fn describe(&self) -> &'static str {
         (**self).describe()
