@@ -385,6 +385,34 @@ fn one_file_serves_one_store() {
 }
 
 #[test]
+fn a_device_that_grows_keeps_what_it_has_and_takes_more() {
+    for_each_device(|name, reopen| {
+        let mut device = reopen();
+        let (has, mut done) = (device.capacity_bytes(), Vec::new());
+        let mut write = |device: &mut Box<dyn BlockIo>, offset: u64, byte: u8| {
+            let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
+            block.fill(byte);
+            device.submit(Request::write(1, offset, block));
+            done.clear();
+            while done.is_empty() {
+                device.wait(&mut done);
+            }
+            done.pop().unwrap().result
+        };
+        assert!(write(&mut device, has - BLOCK_BYTES as u64, 7).is_ok(), "{name}");
+        assert!(write(&mut device, has, 8).is_err(), "{name}: beyond its end");
+        device.grow(has - 1).unwrap();
+        assert_eq!(device.capacity_bytes(), has, "{name} never shrinks");
+        device.grow(has + GROUP_BYTES as u64).unwrap();
+        assert_eq!(device.capacity_bytes(), has + GROUP_BYTES as u64, "{name}");
+        assert!(write(&mut device, has, 8).is_ok(), "{name}");
+        let mut both = [0; 2 * BLOCK_BYTES];
+        device.read_at(has - BLOCK_BYTES as u64, &mut both).unwrap();
+        assert_eq!((both[0], both[2 * BLOCK_BYTES - 1]), (7, 8), "{name}");
+    });
+}
+
+#[test]
 fn what_cannot_be_a_device_is_refused_with_a_reason() {
     let path = TempPath::new(&std::env::temp_dir());
     let error = |path: &Path, capacity| open(path, capacity, Backend::Auto).err().expect("an error");

@@ -52,7 +52,7 @@ impl PolledFile {
     }
 
     fn queue(&mut self, request: Request) {
-        match request.check(self.file.capacity_bytes) {
+        match request.check(self.file.capacity_bytes()) {
             Ok(()) => self.waiting.push_back(request),
             Err(error) => self.end(request.done(Err(error))),
         }
@@ -160,7 +160,11 @@ impl BlockIo for PolledFile {
     }
 
     fn capacity_bytes(&self) -> u64 {
-        self.file.capacity_bytes
+        self.file.capacity_bytes()
+    }
+
+    fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
+        self.file.grow(capacity_bytes)
     }
 
     fn describe(&self) -> &'static str {
