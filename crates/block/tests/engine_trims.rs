@@ -1,22 +1,23 @@
 //! Trims: they reach the store behind the dirty bytes, again where it fails them, and never what was written since.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-use std::ops::Range;
-use std::sync::Arc;
+mod fallible_store;
+mod virtual_time;
 
-use tiermem_base::Rng;
+use std::ops::Range;
+
+use fallible_store::{ORDERS, Parts, start};
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task};
-use tiermem_block::engine::{Engine, EngineConfig, VolumeConfig};
+use tiermem_block::engine::Engine;
 use tiermem_policy::extents::Mode;
 use tiermem_policy::extents::cleaner::{CleanerRules, WriteBackOrder};
-use tiermem_tier::backing::{FaultControl, Faulty, MemoryStore};
-use tiermem_tier::block::{MemoryDisk, Simulated, Simulation};
+use tiermem_tier::backing::{FaultControl, MemoryStore};
+use tiermem_tier::block::Simulation;
 
 const MIB: u64 = 1 << 20;
 const PIECE: u64 = 64 << 10;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
-const ORDERS: [WriteBackOrder; 3] = [WriteBackOrder::Group, WriteBackOrder::Flush, WriteBackOrder::None];
 
 /// An engine in front of a store.
 struct House {
@@ -30,27 +31,8 @@ struct House {
 
 impl House {
     fn new(order: WriteBackOrder, mode: Mode, is_kept: bool) -> Self {
-        let (simulation, disk) = (Simulation::new(1), MemoryDisk::new(16 << 20));
-        let (clock, pause) = (simulation.clone(), simulation.clone());
-        let config = EngineConfig {
-            cleaning: CleanerRules { order, ..CleanerRules::default() },
-            log_bytes: Some(MIB),
-            clock: Arc::new(move || clock.now_ns()),
-            pause: Arc::new(move |time| pause.pass(time.as_nanos() as u64)),
-            ..EngineConfig::default()
-        };
-        let cache = Box::new(Simulated::steady(disk, &simulation, 10_000));
-        let mut engine = match is_kept {
-            true => Engine::open(cache, config, false).unwrap().0,
-            false => Engine::new(cache, config).unwrap(),
-        };
-        let store = MemoryStore::new(8 * MIB);
-        let steady = Simulated::steady(store.clone(), &simulation, 10_000);
-        let faulty = Faulty::new(steady, Default::default(), Rng::seeded(1));
-        let faults = faulty.control();
-        let volume = VolumeConfig { mode, ..VolumeConfig::new("disk") };
-        engine.add(volume, Box::new(faulty)).unwrap();
-        engine.begin_service().unwrap();
+        let rules = CleanerRules { order, ..CleanerRules::default() };
+        let Parts { engine, store, faults, simulation } = start(rules, mode, is_kept, 8 * MIB);
         House { engine, store, faults, simulation, next: 0, done: Vec::new() }
     }
 
@@ -59,19 +41,8 @@ impl House {
         ORDERS.into_iter().flat_map(move |order| kept.map(|kept| House::new(order, Mode::WriteBack, kept)))
     }
 
-    /// Until a moment, from one at which something happens to the next.
     fn pass(&mut self, time_ns: u64) {
-        let end_ns = self.simulation.now_ns() + time_ns;
-        loop {
-            self.engine.take(&mut self.done);
-            let now_ns = self.simulation.now_ns();
-            if now_ns >= end_ns {
-                return;
-            }
-            let due_ns = self.simulation.next_due_ns().into_iter().chain(self.engine.wakes_at_ns()).min();
-            let next_ns = due_ns.map_or(end_ns, |due_ns| due_ns.clamp(now_ns + 1_000, end_ns));
-            self.simulation.pass(next_ns - now_ns);
-        }
+        virtual_time::pass(&mut self.engine, &self.simulation, time_ns, |outcome| self.done.push(outcome));
     }
 
     /// Has a request done within 20 ms: its answer.
