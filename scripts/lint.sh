@@ -1,5 +1,5 @@
 #!/bin/sh
-# Formatting, clippy, licences and advisories. A tool that is not installed is passed over, and that is said:
+# Formatting, clippy, lists of mutations, licences and advisories. A tool that is not installed is passed over, and that is said:
 # distributions package cargo without clippy. In CI (CI=1) nothing may be passed over.
 set -eu
 cd "$(dirname "$0")/.."
@@ -20,6 +20,13 @@ if cargo clippy --version >/dev/null 2>&1; then
     cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 else
     skip "clippy is not run, as it does not come with this cargo, $(cargo --version) (rustup component add clippy)"
+fi
+
+# A list whose changes can no longer be made would test nothing, and hours would pass before anybody saw it.
+if python3 -c 'import tomllib' 2>/dev/null; then
+    python3 scripts/mutations.py --check scripts/mutations/*.toml
+else
+    skip "lists of mutations are not checked, as there is no Python 3.11 here"
 fi
 
 # Licences are also held by a test (tests/tests/licences.rs). Advisories are kept by others and come over the

@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -65,7 +66,7 @@ def test_what_is_not_ours_is_refused_with_a_way_out(serve: Callable[..., Store],
     store = serve(*flags(path, "64MiB"))
     assert "in use" in refused(path), "another store has it"
     assert store.stop() == 0
-    assert "--reset" in refused(path, flash="128MiB"), "another size"
+    assert "--reset" in refused(path, "--shards", str(3 - min(SHARDS, 2))), "another division"
     whole = path.read_bytes()
 
     def spoilt(change: Callable[[bytearray], None]) -> str:
@@ -285,3 +286,85 @@ def test_a_durability_that_there_is_not_is_refused(tmp_path: pathlib.Path) -> No
     config.write_text(text)
     done = tiermem("store", "serve", "--config", str(config))
     assert done.returncode == 2 and "process, power" in done.stderr, done
+
+
+def capacity(store: Store) -> int:
+    with connect(store) as client:
+        return int(client.config_get("flash-capacity")["flash-capacity"])
+
+
+def test_a_flash_tier_grows_while_it_serves_and_keeps_what_it_has(
+    serve: Callable[..., Store], tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "flash"
+    store = serve(*flags(path, "64MiB", "4MiB"))
+    assert capacity(store) == 64 * MIB
+    value = b"v" * 10_000
+    with connect(store) as client:
+        refusals = {
+            "1MiB": "never shrinks",
+            "9000TiB": "no room|at most",
+            "much": "CONFIG SET failed",
+        }
+        for bytes_, words in refusals.items():
+            with pytest.raises(redis.ResponseError, match=words):
+                client.config_set("flash-capacity", bytes_)
+        assert path.stat().st_size == capacity(store) == 64 * MIB, "a refused growth changes nothing"
+        for key in range(1000):
+            client.set(f"first:{key}", value)
+        # Less than a segment more for each shard is nothing more.
+        client.config_set("flash-capacity", 65 * MIB)
+        assert capacity(store) == 64 * MIB
+        client.config_set("flash-capacity", 101 * MIB)
+        client.config_set("flash-capacity", 101 * MIB)
+        step = 2 * MIB * SHARDS
+        grown = 64 * MIB + 37 * MIB // step * step
+        assert capacity(store) == grown == path.stat().st_size
+        for key in range(4000):
+            client.set(f"second:{key}", value)
+        assert client.dbsize() == 5000, "50 MB had no room before"
+        assert int(client.info("tiers")["flash_lost_items"]) == 0
+    eventually(lambda: flash_items(store) > 4000, "they move to flash")
+    store.kill()
+    # With the flags of the first start, and then with more than it has.
+    store = serve(*flags(path, "64MiB", "4MiB"))
+    assert "never shrinks" in store.log()
+    assert capacity(store) == grown
+    with connect(store) as client:
+        assert client.dbsize() > 4000
+        keys = scan(client, 1000)
+        assert set(client.mget(list(keys)[:2000])) == {value}
+    assert store.stop() == 0
+    store = serve(*flags(path, "128MiB", "4MiB"))
+    assert 126 * MIB <= capacity(store) == path.stat().st_size <= 128 * MIB
+    with connect(store) as client:
+        assert client.dbsize() > 4000
+
+
+def test_a_kill_amid_growth_loses_nothing(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    sizes = iter(range(80, 400, 8))
+    refusals: list[redis.ResponseError] = []
+
+    def kill(store: Store, number: int) -> None:
+        """While the growth is asked for: before it, amid it, or just behind it."""
+
+        def grow() -> None:
+            try:
+                with connect(store) as client:
+                    client.config_set("flash-capacity", next(sizes) * MIB)
+            except redis.ResponseError as error:
+                refusals.append(error)
+            except redis.ConnectionError:
+                pass  # It was killed before.
+
+        growing = threading.Thread(target=grow)
+        growing.start()
+        time.sleep(random.Random(number).random() * 0.02)
+        store.kill()
+        growing.join()
+
+    def start() -> Store:
+        return serve(*flags(tmp_path / "flash", "64MiB", "4MiB"))
+
+    for life in lives(start, kill, ROUNDS, flash_items):
+        assert life.is_kept_found() and not refusals, (life, refusals)

@@ -236,3 +236,35 @@ def test_a_program_that_valgrind_does_not_know_is_told(tmp_path: pathlib.Path) -
 def test_a_trace_of_another_kind_has_no_physical_addresses() -> None:
     done = tiermem("trace", "stat", "zipf:requests=10", "--addresses", "physical")
     assert done.returncode == 1 and "no physical addresses" in done.stderr
+
+
+def test_a_second_signal_ends_a_recording_at_once(tmp_path: pathlib.Path) -> None:
+    """Here in the midst of writing what it has recorded, to somebody who never reads it."""
+    out = tmp_path / "recording"
+    os.mkfifo(out)
+    process = subprocess.Popen([binary(), "record", "-o", str(out), "--", "sleep", "600"], stderr=subprocess.DEVNULL)
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    try:
+        eventually(lambda: children.read_text().split(), "the program runs")
+        eventually(lambda: listens(process.pid), "signals are received")
+        waited = waits(process.pid)
+        eventually(lambda: waits(process.pid) > waited + 20, "it has recorded something")
+        process.send_signal(signal.SIGINT)
+        eventually(lambda: not children.read_text().split(), "the recording has ended")
+        assert process.poll() is None, "it writes it"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()
+
+
+def listens(pid: int) -> bool:
+    """Whether SIGINT does not end the process."""
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)
+    return caught is not None and int(caught[1], 16) >> (signal.SIGINT - 1) & 1 == 1
+
+
+def waits(pid: int) -> int:
+    """How often the process has waited, as it does between two looks at the program."""
+    return int(re.findall(r"^voluntary_ctxt_switches:\s*(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[0])

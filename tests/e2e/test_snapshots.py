@@ -284,7 +284,25 @@ def test_a_store_that_still_runs_keeps_its_snapshot(serve: Callable[..., Store],
     assert values(serve(*flags(path, 2))) == [b"new"] * len(KEYS)
 
 
-@pytest.mark.parametrize("obstacle", ["directory", "gone", "full"])
+def make_read_only(directory: pathlib.Path) -> Callable[[], None]:
+    """Makes a directory read-only, as a disk becomes that has failed; returns what takes that back."""
+
+    def mount(*words: str) -> bool:
+        return subprocess.run(["mount", *words, str(directory)], capture_output=True, check=False).returncode == 0
+
+    if not mount("--bind", str(directory)):
+        pytest.skip("nothing can be mounted here")
+
+    def undo() -> None:
+        subprocess.run(["umount", str(directory)], check=True)
+
+    if not mount("-o", "remount,bind,ro"):
+        undo()
+        pytest.skip("nothing can be made read-only here")
+    return undo
+
+
+@pytest.mark.parametrize("obstacle", ["directory", "gone", "full", "read-only"])
 @pytest.mark.parametrize("shards", [1, 2])
 def test_a_stop_that_cannot_keep_the_items_is_refused(
     serve: Callable[..., Store], tmp_path: pathlib.Path, shards: int, obstacle: str
@@ -295,7 +313,7 @@ def test_a_stop_that_cannot_keep_the_items_is_refused(
     path = home / "snapshot"
     store = serve(*flags(path, shards))
     write(store, "old")
-    with connect(store) as client:
+    with connect(store) as client, contextlib.ExitStack() as undone:
         assert client.save()
         write(store, "new")
         before = {it.name: it.read_bytes() for it in home.glob("snapshot*")}
@@ -306,6 +324,8 @@ def test_a_stop_that_cannot_keep_the_items_is_refused(
             last.mkdir()
         elif obstacle == "gone":
             home.rename(away)
+        elif obstacle == "read-only":
+            undone.callback(make_read_only(home))
         else:
             soft, hard = resource.prlimit(store.process.pid, resource.RLIMIT_FSIZE)
             resource.prlimit(store.process.pid, resource.RLIMIT_FSIZE, (1 << 20, hard))
@@ -321,6 +341,8 @@ def test_a_stop_that_cannot_keep_the_items_is_refused(
             last.rmdir()
         elif obstacle == "gone":
             away.rename(home)
+        elif obstacle == "read-only":
+            undone.close()
         else:
             resource.prlimit(store.process.pid, resource.RLIMIT_FSIZE, (soft, hard))
         assert {it.name: it.read_bytes() for it in home.glob("snapshot*")} == before

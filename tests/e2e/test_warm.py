@@ -3,17 +3,20 @@ snapshot, after an orderly stop or where the user asks for more."""
 
 from __future__ import annotations
 
+import contextlib
 import lzma
 import os
 import pathlib
 import random
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
 
+from programs import tool
 from recorder import connect, fill, get_all, lives, scan
-from store import MIB, PATIENCE_S, Store, tiermem
+from store import MIB, PATIENCE_S, Store, eventually, tiermem
 
 ROUNDS = int(os.environ.get("WARM_ROUNDS", "5"))
 
@@ -293,3 +296,45 @@ def test_a_region_of_the_version_before_is_taken_up(serve: Callable[..., Store],
             name, number = key.decode().split(":")
             piece, count = {"page": (f"{number},", 500), "large": ("five pages ", 27_000), "larger": (chr(int(number)), 150_000)}[name]
             assert value == piece.encode() * count, key
+
+
+@contextlib.contextmanager
+def failing_syncs(store: Store, log: pathlib.Path) -> Iterator[None]:
+    """While this lasts nothing that the store wants written back to a file is."""
+    calls = "msync,fsync,fdatasync"
+    command = [tool("strace"), "-f", "-qq", "-o", str(log), "-e", f"trace={calls}", "-e", f"inject={calls}:error=EIO"]
+    tracer = subprocess.Popen([*command, "-p", str(store.process.pid)], stderr=subprocess.PIPE, text=True)
+
+    def traced() -> bool:
+        if tracer.poll() is not None:
+            assert tracer.stderr is not None
+            pytest.skip(f"processes cannot be traced here: {tracer.stderr.read()}")
+        tasks = pathlib.Path(f"/proc/{store.process.pid}/task").iterdir()
+        return all("TracerPid:\t0" not in (task / "status").read_text() for task in tasks)
+
+    try:
+        eventually(traced, "all threads are traced")
+        yield
+    finally:
+        tracer.terminate()
+        tracer.wait()
+
+
+def test_a_stop_whose_region_cannot_be_written_back(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    """SHUTDOWN answers why, and the store serves on; a signal ends it with exit code 1. The items outlive the process either way."""
+    store = serve(*dax(tmp_path / "dax"))
+    with connect(store) as client:
+        client.mset({f"key:{key}": b"v" * 500 for key in range(20_000)})
+        kept = items(store, "dax")
+        assert kept > 0
+        with failing_syncs(store, tmp_path / "trace"):
+            for words in (["SHUTDOWN"], ["SHUTDOWN", "NOSAVE"]):
+                with pytest.raises(redis.ResponseError, match="serves on.*kind dax was not written back"):
+                    client.execute_command(*words)
+            assert client.get("key:19999") == b"v" * 500 and client.set("later", "1")
+            assert store.stop() == 1
+    assert "INJECTED" in (tmp_path / "trace").read_text()
+    assert "not all is kept: a tier of kind dax was not written back" in store.log().splitlines()[-1]
+    store = serve(*dax(tmp_path / "dax"))
+    assert items(store, "dax") >= kept - 1
+    assert store.stop() == 0

@@ -3,6 +3,8 @@
 
 #[path = "twin/division.rs"]
 mod division;
+#[path = "twin/growth.rs"]
+mod growth;
 #[path = "twin/payoff.rs"]
 mod payoff;
 #[path = "twin/shards.rs"]
@@ -12,6 +14,7 @@ mod tenants;
 
 use std::path::Path;
 
+use growth::large_twitter_trace;
 use tiermem_base::{Access, Bytes, Op, Rng, TierKind, TierSpec};
 use tiermem_policy::evict::Named;
 use tiermem_policy::evict::lru::Bump;
@@ -500,15 +503,6 @@ fn compare_over_flash(
 }
 
 const ADMISSIONS: [log::Admission; 2] = [log::Admission::All, log::Admission::Seen];
-
-fn large_twitter_trace() -> Vec<Access> {
-    let mut trace = slice("twitter_cluster52-20k.csv.zst");
-    for (at, access) in trace.iter_mut().enumerate() {
-        access.op = [Op::Get, Op::Get, Op::Get, Op::Get, Op::Set, Op::Get, Op::Get, Op::Del][at % 8];
-        access.size = access.size * 28 + at as u32 % 700;
-    }
-    trace
-}
 
 #[test]
 fn twitter_over_flash() {

@@ -4,6 +4,7 @@
 //! the cost of serving them. As a cache (`tiermem block serve` and nbdkit's cache filter, each
 //! before a file) all requests are hits: the whole disk is written and read before the
 //! measurements, and fits into the cache and into memory, where nbdkit's has it in the page cache.
+//! `--rival` sets the cache beside another of nbdkit's servers: over memory, or a file without a cache.
 //!
 //! Both servers run during the whole comparison, each on the server's core. fio drives them from
 //! another core over a unix socket, one right after the other, with alternating order. Where fio
@@ -48,12 +49,29 @@ enum Kind {
     Cache,
 }
 
+/// What nbdkit serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Served {
+    /// Memory.
+    Memory,
+    /// A file, which is in the page cache.
+    File,
+    /// A cache in front of a file, both in the page cache.
+    Cache,
+}
+
 /// Options of `block-server`.
 #[derive(Debug, Args)]
 pub struct Options {
     /// What is compared.
     #[arg(long, value_enum, default_value = "memory")]
     kind: Kind,
+    /// What nbdkit serves [default: the same kind].
+    #[arg(long, value_enum)]
+    rival: Option<Served>,
+    /// tiermem's cache writes nothing back before the end.
+    #[arg(long)]
+    idle_store: bool,
     /// The program whose `block serve` is measured [default: the one beside this program].
     #[arg(long, value_name = "PATH")]
     tiermem: Option<PathBuf>,
@@ -157,9 +175,10 @@ pub fn run(options: &Options) -> Result<()> {
     progress.finish_and_clear();
     let rows = TESTS.iter().zip(&pairs).map(|((test, depth), pairs)| row(test, *depth, pairs)).collect();
     let record = Rows {
-        fields: &["kind", "pairs", "seconds", "block_bytes", "disk_mib"],
+        fields: &["kind", "rival", "pairs", "seconds", "block_bytes", "disk_mib"],
         rows: vec![vec![
             Cell::Text(format!("{:?}", options.kind).to_lowercase()),
+            Cell::Text(format!("{:?}", served(options)).to_lowercase()),
             Cell::Count(options.pairs.into()),
             Cell::Count(options.seconds.into()),
             Cell::Count(4096),
@@ -168,6 +187,13 @@ pub fn run(options: &Options) -> Result<()> {
     };
     let lists = [("results", Rows { fields: FIELDS, rows }), ("commands", command_rows(&commands))];
     Ok(print_record(options.format, &record, &lists)?)
+}
+
+fn served(options: &Options) -> Served {
+    options.rival.unwrap_or(match options.kind {
+        Kind::Memory => Served::Memory,
+        Kind::Cache => Served::Cache,
+    })
 }
 
 /// A file as large as the disk, for one of the caches.
@@ -182,9 +208,10 @@ fn start_nbdkit(options: &Options, folder: &Path) -> Result<Rival> {
     let socket = folder.join("nbdkit");
     let path = socket.to_string_lossy().into_owned();
     let mut arguments = vec!["--foreground".to_owned(), "--unix".to_owned(), path];
-    match options.kind {
-        Kind::Memory => arguments.extend(["memory".to_owned(), format!("{}M", options.mib)]),
-        Kind::Cache => {
+    match served(options) {
+        Served::Memory => arguments.extend(["memory".to_owned(), format!("{}M", options.mib)]),
+        Served::File => arguments.extend(["file".to_owned(), backing_file(options, folder, "nbdkit.img")?]),
+        Served::Cache => {
             let file = backing_file(options, folder, "nbdkit.img")?;
             arguments.extend(["--filter=cache", "file", &file, "cache-on-read=true"].map(str::to_owned));
         }
@@ -219,10 +246,21 @@ fn start_tiermem(options: &Options, folder: &Path) -> Result<Rival> {
             let program = program(options.tiermem.as_ref(), "tiermem", how)?;
             let export = format!("disk={}", backing_file(options, folder, "tiermem.img")?);
             // Room for the log and for groups that are not full.
-            let cache = format!("{}:{}MiB", folder.join("tiermem.cache").display(), 2 * options.mib);
+            let (path, capacity) = (folder.join("tiermem.cache"), format!("{}MiB", 2 * options.mib));
+            let cache = format!("{}:{capacity}", path.display());
             let memory = format!("{}MiB", options.cache_memory_mib.unwrap_or(options.mib));
-            let words =
-                ["block", "serve", "--listen", &address, "--cache", &cache, "--cache-memory", &memory];
+            let mut words = vec!["block", "serve", "--listen", &address, "--cache-memory", &memory];
+            let file = folder.join("tiermem.toml");
+            let config = file.to_string_lossy();
+            if options.idle_store {
+                // What is much is written back there, and not what is old.
+                let text =
+                    format!("[cache]\npath = {path:?}\ncapacity = \"{capacity}\"\ndirty_age = \"3600s\"\n");
+                std::fs::write(&file, text).with_context(|| format!("write {config}"))?;
+                words.extend(["--config", &config]);
+            } else {
+                words.extend(["--cache", &cache]);
+            }
             let table = options.cache_table_memory_mib.map(|mib| format!("--cache-table-memory={mib}MiB"));
             let words = words.into_iter().chain(["--export", &export]).map(str::to_owned);
             (program, words.chain(table).collect())

@@ -197,7 +197,27 @@ proptest! {
         setup in setups(), seed in any::<u64>(), requests in 50usize..400, depth in 1usize..40, durable in any::<bool>(),
         every in 4usize..80, lives in 1usize..4, dies in any::<bool>(), power in any::<bool>(),
     ) {
-        let setup = Setup { durable, bad_places: true, cache_bytes: setup.cache_bytes + 2 * (1 << 20), ..setup };
+        let setup = Setup { durable, ..setup };
+        BadPlacesCase { setup, seed, requests, depth, every, lives, dies, power }.run();
+    }
+}
+
+/// A world with bad places.
+struct BadPlacesCase {
+    setup: Setup,
+    seed: u64,
+    requests: usize,
+    depth: usize,
+    every: usize,
+    lives: usize,
+    dies: bool,
+    power: bool,
+}
+
+impl BadPlacesCase {
+    fn run(self) {
+        let BadPlacesCase { setup, seed, requests, depth, every, lives, dies, power } = self;
+        let setup = Setup { bad_places: true, cache_bytes: setup.cache_bytes + 2 * (1 << 20), ..setup };
         let mut world = World::new(&setup, seed);
         for life in 1..=lives {
             for request in 0..requests {
@@ -211,7 +231,7 @@ proptest! {
                 world.tick();
             }
             // The process dies in the midst of its work, or when all is done.
-            let is_last = !durable || life == lives;
+            let is_last = !setup.durable || life == lives;
             if is_last || !dies {
                 world.settle();
                 for volume in 0..setup.modes.len() {
@@ -225,6 +245,44 @@ proptest! {
             }
         }
     }
+}
+
+/// Worlds that were found once, in which something went wrong.
+#[test]
+fn bad_places_that_were_found_agree() {
+    let setup = Setup {
+        sizes_bytes: vec![4 * KIB, 16 * KIB],
+        cache_bytes: 6815744,
+        volume_bytes: 4194816,
+        fill: Fill::Units,
+        sizing: Sizing::Request,
+        modes: vec![Mode::WriteBack; 2],
+        order: WriteBackOrder::Group,
+        durable: true,
+        memory_bytes: 256 * KIB,
+        table_bytes: Some(8 * KIB),
+        failures_per_mille: 0,
+        bad_places: true,
+    };
+    let case = |setup, seed, (requests, depth, every), lives, dies| BadPlacesCase {
+        setup,
+        seed,
+        requests,
+        depth,
+        every,
+        lives,
+        dies,
+        power: false,
+    };
+    case(setup.clone(), 4159108665840329279, (271, 4, 6), 2, false).run();
+    let other = Setup {
+        cache_bytes: 4456448,
+        volume_bytes: 4195328,
+        order: WriteBackOrder::Flush,
+        table_bytes: Some(16 * KIB),
+        ..setup
+    };
+    case(other, 6481207214545425386, (252, 9, 15), 3, true).run();
 }
 
 /// The machine dies in any submission to a device or store, also while it starts; requests fail; what was acknowledged is there again.

@@ -1,6 +1,8 @@
 //! Places of the cache's device that fail: nobody notices as long as the store, or the server's memory, has a copy.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
+mod virtual_time;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -106,19 +108,9 @@ impl House {
         self.run(Task::Flush, 0..0, false).map(drop)
     }
 
-    /// Two seconds pass, in which all ends that is under way: from one moment at which something happens to the next.
+    /// Two seconds pass, in which all ends that is under way.
     fn settle(&mut self) {
-        let end_ns = self.simulation.now_ns() + 2_000_000_000;
-        loop {
-            self.engine.take(&mut Vec::new());
-            let now_ns = self.simulation.now_ns();
-            if now_ns >= end_ns {
-                return;
-            }
-            let due_ns = self.simulation.next_due_ns().into_iter().chain(self.engine.wakes_at_ns()).min();
-            let next_ns = due_ns.map_or(end_ns, |due_ns| due_ns.clamp(now_ns + 1_000, end_ns));
-            self.simulation.pass(next_ns - now_ns);
-        }
+        virtual_time::pass(&mut self.engine, &self.simulation, 2_000_000_000, drop);
     }
 
     /// Where units of the volume lie on the cache's device, as the store has them.

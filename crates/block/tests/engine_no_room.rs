@@ -1,24 +1,26 @@
 //! Stores without room: writes go on until the cache is nearly full of dirty bytes, wait for a while, and fail; nothing is lost.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
+mod fallible_store;
+mod virtual_time;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 
-use tiermem_base::Rng;
-use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task};
-use tiermem_block::engine::{Engine, EngineConfig, ExportStatus, VolumeConfig};
+use fallible_store::{ORDERS, Parts, start};
+use tiermem_block::disks::{Answer, Asker, Disks, Job, Task};
+use tiermem_block::engine::{Engine, ExportStatus};
 use tiermem_block::nbd::Errno;
+use tiermem_policy::extents::Mode;
 use tiermem_policy::extents::cleaner::{CleanerRules, WriteBackOrder};
-use tiermem_tier::backing::{FaultControl, Faulty, MemoryStore};
-use tiermem_tier::block::{MemoryDisk, Simulated, Simulation};
+use tiermem_tier::backing::{FaultControl, MemoryStore};
+use tiermem_tier::block::Simulation;
 
 const MIB: u64 = 1 << 20;
 const PIECE: u64 = 64 << 10;
 const S: u64 = 1_000_000_000;
 /// Much more than the cache.
 const VOLUME_BYTES: u64 = 64 * MIB;
-const ORDERS: [WriteBackOrder; 3] = [WriteBackOrder::Group, WriteBackOrder::Flush, WriteBackOrder::None];
 
 /// An engine in front of a store that has room for 2 MiB.
 struct House {
@@ -34,30 +36,10 @@ struct House {
 
 impl House {
     fn new(order: WriteBackOrder, is_kept: bool, full_wait_ns: Option<u64>) -> Self {
-        let (simulation, disk) = (Simulation::new(1), MemoryDisk::new(16 << 20));
-        let (clock, pause) = (simulation.clone(), simulation.clone());
-        let config = EngineConfig {
-            cleaning: CleanerRules { order, full_wait_ns, ..CleanerRules::default() },
-            log_bytes: Some(1 << 20),
-            clock: Arc::new(move || clock.now_ns()),
-            pause: Arc::new(move |time| pause.pass(time.as_nanos() as u64)),
-            ..EngineConfig::default()
-        };
-        let cache = Box::new(Simulated::steady(disk, &simulation, 10_000));
-        let mut engine = match is_kept {
-            true => Engine::open(cache, config, false).unwrap().0,
-            false => Engine::new(cache, config).unwrap(),
-        };
-        let store = MemoryStore::new(VOLUME_BYTES);
-        let faulty = Faulty::new(
-            Simulated::steady(store.clone(), &simulation, 10_000),
-            Default::default(),
-            Rng::seeded(1),
-        );
-        let faults = faulty.control();
+        let rules = CleanerRules { order, full_wait_ns, ..CleanerRules::default() };
+        let Parts { engine, store, faults, simulation } =
+            start(rules, Mode::WriteBack, is_kept, VOLUME_BYTES);
         faults.faults(|faults| faults.full_after_bytes = Some(2 * MIB));
-        engine.add(VolumeConfig::new("disk"), Box::new(faulty)).unwrap();
-        engine.begin_service().unwrap();
         let (answers, written) = (BTreeMap::new(), BTreeMap::new());
         House { engine, store, faults, simulation, next: 0, answers, written }
     }
@@ -76,23 +58,10 @@ impl House {
         self.begin(Task::Write(buffer), piece * PIECE..(piece + 1) * PIECE)
     }
 
-    /// Until a moment, from one at which something happens to the next.
     fn pass(&mut self, time_ns: u64) {
-        let end_ns = self.simulation.now_ns() + time_ns;
-        let mut done: Vec<Outcome> = Vec::new();
-        loop {
-            self.engine.take(&mut done);
-            for outcome in done.drain(..) {
-                self.answers.insert(outcome.asker.cookie, outcome.result.map_err(|(errno, _)| errno));
-            }
-            let now_ns = self.simulation.now_ns();
-            if now_ns >= end_ns {
-                return;
-            }
-            let due_ns = self.simulation.next_due_ns().into_iter().chain(self.engine.wakes_at_ns()).min();
-            let next_ns = due_ns.map_or(end_ns, |due_ns| due_ns.clamp(now_ns + 1_000, end_ns));
-            self.simulation.pass(next_ns - now_ns);
-        }
+        virtual_time::pass(&mut self.engine, &self.simulation, time_ns, |outcome| {
+            self.answers.insert(outcome.asker.cookie, outcome.result.map_err(|(errno, _)| errno));
+        });
     }
 
     /// Waits some milliseconds for an answer.

@@ -6,6 +6,8 @@ mod client;
 #[path = "server/house.rs"]
 mod house;
 
+#[path = "server/announcing.rs"]
+mod announcing;
 #[path = "server/faults.rs"]
 mod faults;
 #[path = "server/model.rs"]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Whether the user wants the command to end.
 #[derive(Clone, Debug, Default)]
@@ -17,35 +17,73 @@ impl Interrupt {
     }
 }
 
-/// Calls `then` at the first signal that comes from now on. Where signals cannot be received they end the process as
-/// usual, which is said.
-pub fn then(then: impl FnOnce() + Send + 'static) {
+/// What a second signal does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Second {
+    /// It ends the process at once, with what shells call its exit code.
+    Ends,
+    /// Nothing: what the command has changed of the machine must be put back.
+    Waits,
+}
+
+/// Calls `then` at the first signal that comes from now on. Where signals cannot be received they end the process as usual, which
+/// is said.
+pub fn then(then: impl FnOnce() + Send + 'static, second: Second) {
     let wait = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        runtime.block_on(async {
-            let (mut interrupt, mut terminate) =
-                (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-            // Under nohup the command must continue without its terminal.
-            let mut hangup =
-                if is_ignored(SignalKind::hangup()) { None } else { Some(signal(SignalKind::hangup())?) };
-            let hung_up = async {
-                match &mut hangup {
-                    Some(hangup) => hangup.recv().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-                _ = hung_up => {}
-            }
-            std::io::Result::Ok(())
-        })
+        let mut signals = {
+            let _entered = runtime.enter();
+            Signals::receive()?
+        };
+        runtime.block_on(signals.next());
+        std::io::Result::Ok((runtime, signals))
     };
     std::thread::spawn(move || match wait() {
-        Ok(()) => then(),
+        Ok((runtime, mut signals)) => {
+            // Nor does what the first one begins keep the second one waiting.
+            std::thread::spawn(then);
+            let signal = runtime.block_on(signals.next());
+            if second == Second::Ends {
+                std::process::exit(128 + signal.as_raw_value());
+            }
+        }
         Err(error) => eprintln!("tiermem: signals cannot be received ({error}): Ctrl-C will keep nothing"),
     });
+}
+
+/// The signals that ask a command to end.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// `None`: under nohup the command must continue without its terminal.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    /// Receives them from now on.
+    fn receive() -> std::io::Result<Self> {
+        let hangup = SignalKind::hangup();
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: if is_ignored(hangup) { None } else { Some(signal(hangup)?) },
+        })
+    }
+
+    /// The next one that comes.
+    async fn next(&mut self) -> SignalKind {
+        let hung_up = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = hung_up => SignalKind::hangup(),
+        }
+    }
 }
 
 /// Whether this process was started with a signal ignored.
@@ -61,6 +99,6 @@ fn is_ignored(kind: SignalKind) -> bool {
 pub fn watch() -> Interrupt {
     let interrupt = Interrupt::default();
     let set = interrupt.clone();
-    then(move || set.0.store(true, Relaxed));
+    then(move || set.0.store(true, Relaxed), Second::Ends);
     interrupt
 }

@@ -6,6 +6,8 @@
 mod groups;
 #[path = "extents_cleaner/no_room.rs"]
 mod no_room;
+#[path = "extents_cleaner/trims.rs"]
+mod trims;
 #[path = "extents_cleaner/world.rs"]
 mod world;
 

@@ -24,6 +24,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use tiermem_store::config::StoreConfig;
 use tiermem_store::engine::{Engine, EngineConfig};
+use tiermem_store::flash::SharedGrowths;
 use tiermem_store::server::{ServerConfig, Sockets};
 use tiermem_store::shards::Placement;
 use tiermem_tier::block::{Backend, open_shared};
@@ -95,7 +96,7 @@ fn engines(config: &StoreConfig) -> Result<Vec<Engine>, Box<dyn Error>> {
         .collect();
     let mut engines = engines?;
     if let Some(flash) = config.flash_tier()? {
-        let region = flash.region(0, 1, [1, 2, 3]);
+        let region = flash.region((0, 1), flash.region_bytes(1), &SharedGrowths::default(), [1, 2, 3]);
         // Threads: the instrument does not know io_uring.
         for device in open_shared(&flash.path, flash.capacity.0, Backend::Threads, 1)? {
             engines[0].flash().attach(&flash.name, None, device, &region)?;

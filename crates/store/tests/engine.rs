@@ -448,3 +448,48 @@ fn writes_are_no_hits() {
     let stats = engine.stats();
     assert_eq!((stats.gets, stats.hits, stats.tiers[0].hits), (2, 1, 1));
 }
+
+/// An index of which most is empty, as mass deletes leave it, is gone over to its end.
+#[test]
+fn a_flush_of_one_database_reaches_its_last_key_behind_thousands_of_empty_segments() {
+    const KEYS: u32 = 500_000;
+    let mut engine = engine(128 << 20, 0);
+    for key in 0..KEYS {
+        engine.set(1, &key.to_le_bytes(), b"v", Condition::Always, Expiry::Never).unwrap();
+    }
+    (0..KEYS).filter(|key| key % 5000 != 0).for_each(|key| assert!(engine.remove(1, &key.to_le_bytes())));
+    engine.set(0, b"of another", b"v", Condition::Always, Expiry::Never).unwrap();
+    assert_eq!((engine.len(1), engine.stats().evicted), (u64::from(KEYS / 5000), 0));
+    engine.flush(Some(1));
+    let left = (0..KEYS).filter(|key| engine.get(1, &key.to_le_bytes()).is_some()).count();
+    assert_eq!((left, engine.len(1), engine.len(0)), (0, 0, 1));
+    let items: u64 = engine.stats().tiers.iter().map(|tier| tier.items).sum();
+    assert_eq!(items, 1, "nor does any take memory");
+    assert!(engine.get(0, b"of another").is_some());
+}
+
+/// Each key that is looked at is charged a read, so that steps are counted and not timed.
+#[test]
+fn a_random_key_is_found_in_a_few_steps_after_mass_deletes() {
+    const KEYS: u32 = 200_000;
+    let mut engine = engine(24 << 20, 256 << 20);
+    for key in 0..KEYS {
+        for db in [0, 1] {
+            engine.set(db, &key.to_le_bytes(), &[1; 200], Condition::Always, Expiry::Never).unwrap();
+        }
+    }
+    (1..KEYS).for_each(|key| assert!(engine.remove(1, &key.to_le_bytes())));
+    assert_eq!((engine.len(1), engine.stats().evicted), (1, 0));
+    let mut random_key = |db| {
+        let before = engine.memory().charged_ns();
+        let key = engine.keyspace().random_key(db, &mut |_| true);
+        (key, engine.memory().charged_ns() - before)
+    };
+    // Keys of the full database, and of the one that others have left: in each search the first sample, or a piece more.
+    let (_, full_ns) = (0..50).map(|_| random_key(0)).max_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+    for _ in 0..50 {
+        let (key, ns) = random_key(1);
+        assert_eq!(key.as_deref(), Some(&0u32.to_le_bytes()[..]));
+        assert!(ns < 100.0 * full_ns, "{ns} ns beside {full_ns}");
+    }
+}

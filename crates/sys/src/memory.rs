@@ -55,7 +55,7 @@ pub fn resident_bytes_of(bytes: &[u8]) -> Option<u64> {
 }
 
 /// The memory this process may use: the least of its cgroups' limits and the machine's memory. `None` where
-/// neither can be read.
+/// neither can be read. Above `memory.high` the kernel ends nobody, but keeps all that is done from getting on: it is a limit too.
 pub fn limit() -> Option<MemoryLimit> {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let cgroups = cgroup_limit(Path::new("/sys/fs/cgroup"), &own);
@@ -69,16 +69,20 @@ fn cgroup_limit(root: &Path, own: &str) -> Option<MemoryLimit> {
     for line in own.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let (base, file) = match controllers {
-            "" => (root.to_owned(), "memory.max"),
+        let (base, files): (_, &[&str]) = match controllers {
+            "" => (root.to_owned(), &["memory.max", "memory.high"]),
             v1 if v1.split(',').any(|name| name == "memory") => {
-                (root.join("memory"), "memory.limit_in_bytes")
+                (root.join("memory"), &["memory.limit_in_bytes"])
             }
             _ => continue,
         };
         // In a container the path may not exist below the mounted root; its parents, down to the root, do.
-        for directory in Path::new(path.trim_start_matches('/')).ancestors() {
-            let file = base.join(directory).join(file);
+        let directories = Path::new(path.trim_start_matches('/')).ancestors();
+        let files = directories.flat_map(|directory| {
+            let directory = base.join(directory);
+            files.iter().map(move |file| directory.join(file))
+        });
+        for file in files {
             let read = fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok());
             if let Some(bytes) = read.filter(|bytes| least.as_ref().is_none_or(|it| *bytes < it.bytes)) {
                 least = Some(MemoryLimit { bytes, source: LimitSource::Cgroup(file) });
@@ -109,7 +113,21 @@ mod tests {
         fs::write(root.join("a/memory.max"), "4096\n").unwrap();
         fs::write(root.join("a/b/memory.max"), "max\n").unwrap();
         fs::write(root.join("memory/c/memory.limit_in_bytes"), "8192\n").unwrap();
-        assert_eq!(cgroup_limit(&root, "0::/a/b\n").unwrap().bytes, 4096);
+        let of_b = || cgroup_limit(&root, "0::/a/b\n").unwrap();
+        assert_eq!(of_b().bytes, 4096);
+        // The kernel slows all above this down, of the group itself or of one around it.
+        fs::write(root.join("a/b/memory.high"), "max\n").unwrap();
+        fs::write(root.join("a/memory.high"), "5000\n").unwrap();
+        assert_eq!(of_b().bytes, 4096, "the lesser of both");
+        fs::write(root.join("a/memory.high"), "3000\n").unwrap();
+        assert_eq!(
+            of_b(),
+            MemoryLimit { bytes: 3000, source: LimitSource::Cgroup(root.join("a/memory.high")) }
+        );
+        fs::write(root.join("a/b/memory.high"), "2000\n").unwrap();
+        assert_eq!(of_b().bytes, 2000);
+        fs::write(root.join("a/b/memory.high"), "max\n").unwrap();
+        assert_eq!(of_b().bytes, 3000, "it is read anew");
         assert_eq!(cgroup_limit(&root, "5:cpu,memory:/c\n").unwrap().bytes, 8192);
         assert_eq!(cgroup_limit(&root, "0::/elsewhere\n"), None);
         fs::remove_dir_all(root).unwrap();

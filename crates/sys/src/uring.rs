@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use io_uring::{IoUring, Probe, opcode, types};
@@ -64,19 +64,27 @@ impl Bell {
     }
 }
 
-/// A ring of reads, writes and syncs on one file. It stays on the thread that made it (the kernel is told so, which
-/// spares it locks).
-pub struct Ring<T> {
+/// A ring that stays on the thread that made it: the kernel is told so, which spares it locks.
+#[derive(Debug)]
+pub struct OneThread(PhantomData<*const ()>);
+
+/// A ring that may move to another thread. What a thread has submitted ends there, when it makes a system call or waits.
+#[derive(Debug)]
+pub struct AnyThread;
+
+/// A ring of reads, writes and syncs on one file.
+pub struct Ring<T, Place = OneThread> {
     ring: IoUring,
     slots: Slab<Slot<T>>,
     entries: usize,
-    bell: Bell,
+    /// What else ends a wait.
+    bell: Option<Bell>,
     /// Where the kernel puts the bell's count. Not touched while `bell_armed`.
     bell_word: AlignedBuffer,
     bell_armed: bool,
     /// Kept open while the kernel may use it.
     _file: Arc<File>,
-    _thread: PhantomData<*const ()>,
+    _place: PhantomData<Place>,
 }
 
 #[derive(Debug)]
@@ -86,14 +94,46 @@ struct Slot<T> {
 }
 
 impl<T> Ring<T> {
-    /// A ring for at most `entries` requests in flight. An error where the kernel has no io_uring or forbids it (seccomp,
-    /// `kernel.io_uring_disabled`).
+    /// A ring for at most `entries` requests in flight, and its bell. An error where the kernel has no io_uring or forbids it
+    /// (seccomp, `kernel.io_uring_disabled`).
     pub fn new(file: Arc<File>, entries: u32, bell: Bell) -> io::Result<Self> {
+        // Completions are then handled only when this thread asks for them, not in the midst of its work (Linux 6.1).
+        Ring::with(file, entries, Some(bell), |builder| {
+            _ = builder.setup_single_issuer().setup_defer_taskrun()
+        })
+    }
+}
+
+impl<T> Ring<T, AnyThread> {
+    /// A ring for at most `entries` requests in flight, which polls as readable ([`AsFd`]) when something is done. An error as with
+    /// [`Ring::new`].
+    pub fn movable(file: Arc<File>, entries: u32) -> io::Result<Self> {
+        // Completions do not interrupt the thread: they are there after its next system call (Linux 5.19).
+        Ring::with(file, entries, None, |builder| _ = builder.setup_coop_taskrun())
+    }
+}
+
+impl<T> AsFd for Ring<T, AnyThread> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring keeps its descriptor open for as long as it lives, and with it the borrow.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    }
+}
+
+impl<T, Place> Ring<T, Place> {
+    /// With what `set_up` asks of the kernel, or without where it does not know that.
+    fn with(
+        file: Arc<File>,
+        entries: u32,
+        bell: Option<Bell>,
+        set_up: impl FnOnce(&mut io_uring::Builder),
+    ) -> io::Result<Self> {
         let entries = entries.clamp(1, 4096);
         // One more for the bell, so that a place in the queue is always free when a slot is.
         let size = (entries + 1).next_power_of_two();
-        // Completions are then handled only when this thread asks for them, not in the midst of its work (Linux 6.1).
-        let ring = match IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(size) {
+        let mut builder = IoUring::builder();
+        set_up(&mut builder);
+        let ring = match builder.build(size) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => IoUring::new(size)?,
             other => other?,
         };
@@ -104,7 +144,9 @@ impl<T> Ring<T> {
             let reason = "this kernel's io_uring cannot read and write; it needs Linux 5.6";
             return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
         }
-        ring.submitter().register_files(&[file.as_raw_fd(), bell.0.as_raw_fd()])?;
+        let files: Vec<_> =
+            std::iter::once(file.as_raw_fd()).chain(bell.as_ref().map(|bell| bell.0.as_raw_fd())).collect();
+        ring.submitter().register_files(&files)?;
         Ok(Ring {
             ring,
             slots: Slab::with_capacity(entries as usize),
@@ -113,7 +155,7 @@ impl<T> Ring<T> {
             bell_word: AlignedBuffer::zeroed(8),
             bell_armed: false,
             _file: file,
-            _thread: PhantomData,
+            _place: PhantomData,
         })
     }
 
@@ -155,10 +197,15 @@ impl<T> Ring<T> {
         assert!(queued.is_ok(), "the queue has a place for every slot and the bell");
     }
 
+    /// Whether the kernel has seen all that was pushed.
+    pub fn is_submitted(&mut self) -> bool {
+        self.ring.submission().is_empty()
+    }
+
     /// Hands what was pushed to the kernel and, with `wait`, returns only when something is done or the bell was rung.
     /// It may also return early. An error means that the ring is broken: [`abandon`](Self::abandon) it.
     pub fn enter(&mut self, wait: bool) -> io::Result<()> {
-        if wait && !self.bell_armed {
+        if wait && self.bell.is_some() && !self.bell_armed {
             let word = self.bell_word.as_mut_ptr();
             self.bell_armed = true;
             self.queue(&opcode::Read::new(BELL, word, 8).build().user_data(BELL_RUNG));
@@ -206,10 +253,10 @@ impl<T> Ring<T> {
     }
 }
 
-impl<T> Drop for Ring<T> {
+impl<T, Place> Drop for Ring<T, Place> {
     fn drop(&mut self) {
-        if self.bell_armed {
-            self.bell.ring();
+        if let (true, Some(bell)) = (self.bell_armed, &self.bell) {
+            bell.ring();
         }
         while self.bell_armed || !self.slots.is_empty() {
             if self.ring.submit_and_wait(1).is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {

@@ -5,15 +5,16 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tiermem_base::rng::Rng;
 use tiermem_tier::block::{
     AlignedBuffer, BLOCK_BYTES, Backend, BlockError, BlockIo, Completion, Counted, Faults, Faulty, Immediate,
-    MemoryDisk, Op, OpenError, Request, ThreadedFile, Throttled, UringFile, open,
+    MemoryDisk, Op, OpenError, PolledFile, Request, ThreadedFile, Throttled, UringFile, open, open_polled,
 };
 
 /// The device is this many groups of four blocks; a request lies within one group.
@@ -58,6 +59,17 @@ fn for_each_device(mut check: impl FnMut(&str, Opener)) {
     if UringFile::open(&path.0, capacity).is_ok() {
         check("uring", &mut || Box::new(UringFile::open(&path.0, capacity).unwrap()));
         check("uring in memory", &mut || open(&other.0, capacity, Backend::Uring).unwrap());
+        check("polled", &mut || Box::new(PolledFile::open(&path.0, capacity).unwrap()));
+        check("polled in memory", &mut || open_polled(&other.0, capacity).unwrap());
+        check("polled, throttled, counted", &mut || {
+            let polled = PolledFile::open(&path.0, capacity).unwrap();
+            Box::new(Counted::new(Throttled::new(polled, Duration::from_micros(20), 4e9)))
+        });
+        let delays = Faults { delayed: 0.5, ..Faults::default() };
+        check("polled, delayed", &mut || {
+            let polled = PolledFile::open(&path.0, capacity).unwrap();
+            Box::new(Faulty::new(polled, delays.clone(), Rng::seeded(7)))
+        });
     }
     let delays = Faults { delayed: 0.5, ..Faults::default() };
     check("delayed", &mut || Box::new(Faulty::new(wrapped.open(), delays.clone(), Rng::seeded(5))));
@@ -278,9 +290,23 @@ fn requests_that_cannot_be_are_refused_and_change_nothing() {
     });
 }
 
+/// Waits for the device's descriptor or the waker's call; false where neither comes.
+fn is_called(device: &dyn BlockIo, called: &Receiver<()>) -> bool {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(60) {
+        let mut asked = device.pollable().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        // Where there is a descriptor the call may come as well: neither is waited for alone.
+        let moment = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        if poll(asked.as_mut_slice(), Some(&moment)).unwrap_or(0) > 0 || called.try_recv().is_ok() {
+            return true;
+        }
+    }
+    false
+}
+
 /// A caller that acts only when woken must get everything.
 #[test]
-fn the_waker_is_called_until_everything_was_taken() {
+fn the_caller_is_woken_until_everything_was_taken() {
     for_each_device(|name, open| {
         let mut device = open();
         // Completions from before the waker is set are reported as well.
@@ -297,9 +323,7 @@ fn the_waker_is_called_until_everything_was_taken() {
                 .collect();
             device.submit_all(&mut batch);
             while device.in_flight() > 0 {
-                called
-                    .recv_timeout(Duration::from_secs(60))
-                    .unwrap_or_else(|_| panic!("{name} does not call"));
+                assert!(is_called(&device, &called), "{name} does not call");
                 calls += 1;
                 device.completed(&mut done);
             }
@@ -307,6 +331,13 @@ fn the_waker_is_called_until_everything_was_taken() {
         done.sort_by_key(|it| it.token);
         assert!(done.iter().map(|it| it.token).eq(0..401), "{name}");
         assert!(calls > 0);
+        // What cannot be asked at all is answered in the same way.
+        device.submit(Request::read(401, CAPACITY as u64, AlignedBuffer::zeroed(BLOCK_BYTES)));
+        while device.in_flight() > 0 {
+            assert!(is_called(&device, &called), "{name} does not call");
+            device.completed(&mut done);
+        }
+        assert!(done.len() == 402 && done[401].result.is_err(), "{name}");
     });
 }
 
@@ -351,6 +382,34 @@ fn one_file_serves_one_store() {
         assert!(error.to_string().contains(path.0.to_str().unwrap()), "{error}");
         drop(first);
     }
+}
+
+#[test]
+fn a_device_that_grows_keeps_what_it_has_and_takes_more() {
+    for_each_device(|name, reopen| {
+        let mut device = reopen();
+        let (has, mut done) = (device.capacity_bytes(), Vec::new());
+        let mut write = |device: &mut Box<dyn BlockIo>, offset: u64, byte: u8| {
+            let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
+            block.fill(byte);
+            device.submit(Request::write(1, offset, block));
+            done.clear();
+            while done.is_empty() {
+                device.wait(&mut done);
+            }
+            done.pop().unwrap().result
+        };
+        assert!(write(&mut device, has - BLOCK_BYTES as u64, 7).is_ok(), "{name}");
+        assert!(write(&mut device, has, 8).is_err(), "{name}: beyond its end");
+        device.grow(has - 1).unwrap();
+        assert_eq!(device.capacity_bytes(), has, "{name} never shrinks");
+        device.grow(has + GROUP_BYTES as u64).unwrap();
+        assert_eq!(device.capacity_bytes(), has + GROUP_BYTES as u64, "{name}");
+        assert!(write(&mut device, has, 8).is_ok(), "{name}");
+        let mut both = [0; 2 * BLOCK_BYTES];
+        device.read_at(has - BLOCK_BYTES as u64, &mut both).unwrap();
+        assert_eq!((both[0], both[2 * BLOCK_BYTES - 1]), (7, 8), "{name}");
+    });
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod memory;
 mod pool;
 mod slow;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use tiermem_tier::block::AlignedBuffer;
@@ -116,6 +117,10 @@ pub trait Disks {
     /// Sets the waker to call when `take` may have new outcomes since its last call, or when a disk's size has
     /// changed. Outcomes ready when `submit` returns need no call, as the caller takes outcomes afterwards.
     fn notify(&mut self, waker: Waker);
+    /// A descriptor, the same at all times, that polls as readable where the waker is not called.
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
     /// All outcomes have been delivered: time for work that no answer depends on. It must not take long.
     fn rest(&mut self) {}
     /// Bytes of a disk's jobs that should be under way at most; the server reads no further requests of a connection meanwhile.

@@ -30,7 +30,7 @@ impl Work<'_> {
 
     /// The range cannot be written back, for the log is broken or what lies there cannot be proven: it stays dirty.
     pub fn keep_dirty(self, why: &str) -> After {
-        if let Some(act) = self.op.copy.take() {
+        if let Some(act) = self.op.act.take() {
             self.shared.write_back_failed(self.op.volume, act, &BackingError::Failed(why.to_owned()));
         }
         self.end()
@@ -46,7 +46,7 @@ impl Work<'_> {
         self.lose();
         omit(self.op, self.shared);
         let runs = self.op.copied_runs();
-        let Some(act) = self.op.copy.take() else { return self.end() };
+        let Some(act) = self.op.act.take() else { return self.end() };
         for act in self.shared.write_back.tell(self.shared.now_ns, act, Outcome::Copied(&runs)) {
             if let Act::Send { token, units, .. } = act {
                 let run = units.start * UNIT_BYTES..units.end * UNIT_BYTES;

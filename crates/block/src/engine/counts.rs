@@ -86,8 +86,8 @@ impl Counts {
             }
             Kind::Trim => self.trims += 1,
             Kind::Prefetch => self.prefetches += 1,
-            // The cleaner's own; no client asks for it.
-            Kind::Copy => {}
+            // The cleaner's own; no client asks for them.
+            Kind::Copy | Kind::TrimStore => {}
         }
         if missed && (kind == Kind::Read || kind.is_write()) {
             self.missed_requests += 1;

@@ -1,5 +1,7 @@
 //! Requests to the cache's device, and the owner of each request in flight.
 
+use std::os::fd::BorrowedFd;
+
 use slab::Slab;
 use tiermem_policy::extents::cleaner::Token;
 use tiermem_tier::block::{self as device, AlignedBuffer, BlockIo};
@@ -15,6 +17,8 @@ pub(super) enum Io {
     Store { op: u32, fill: u32 },
     /// Writes what an operation brings to the store.
     Through { op: u32 },
+    /// Trims the store.
+    Trim { op: u32 },
     /// Writes back.
     WriteBack { volume: u16, act: Token },
     /// Asks a store what a range is.
@@ -101,6 +105,11 @@ impl Device {
     /// Whom to call when something is done.
     pub fn notify(&mut self, waker: Waker) {
         self.cache.notify(waker);
+    }
+
+    /// What polls as readable when something is done and nobody is called.
+    pub fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        self.cache.pollable()
     }
 }
 

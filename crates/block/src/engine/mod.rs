@@ -54,11 +54,12 @@ mod write;
 mod write_back;
 mod write_order;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tiermem_policy::extents::UNIT_BYTES;
-use tiermem_policy::extents::cleaner::Act;
+use tiermem_policy::extents::cleaner::{Act, TrimsLeft};
 use tiermem_tier::block::{self as device_requests, AlignedBuffer};
 
 use crate::disks::{Answer, Disks, Job as Asked, Outcome, Task, Waker};
@@ -230,10 +231,13 @@ impl Engine {
         }
         let Shared { log, volumes, write_back, write_order, .. } = &self.shared;
         debug_assert!(!write_back.was_told(), "the cleaner has decided about all that it was told");
-        let is_settled = volumes.iter().all(|volume| write_back.cleaner().is_settled(volume.number));
+        let is_at_rest = volumes.iter().all(|volume| {
+            let cleaner = write_back.cleaner();
+            cleaner.is_settled(volume.number) && cleaner.standing(volume.number).trims_left == TrimsLeft::None
+        });
         // Asks to be called again where time alone changes something.
         let is_due = log.journal().and_then(Journal::deadline_ns).or(write_order.closes_at_ns(log)).is_some();
-        if is_due || !is_settled {
+        if is_due || !is_at_rest {
             self.ticker.arm();
         }
     }
@@ -269,7 +273,11 @@ impl Engine {
                 work.stored_part(fill, completion.buffer, result);
                 After::Waits
             }),
-            Io::Through { .. } | Io::WriteBack { .. } | Io::Flush { .. } | Io::Describe { .. } => {
+            Io::Through { .. }
+            | Io::WriteBack { .. }
+            | Io::Flush { .. }
+            | Io::Describe { .. }
+            | Io::Trim { .. } => {
                 debug_assert!(false, "{io:?} is a store's");
             }
         }
@@ -293,6 +301,10 @@ impl Engine {
                     After::Waits
                 });
             }
+            Io::Trim { op } => self.work(op, |work| {
+                work.shared.trimmed(work.op, result.map_err(|error| failure(&error)));
+                work.end()
+            }),
             Io::WriteBack { volume, act } => {
                 self.shared.pool.give_back(buffer);
                 self.shared.written_back(usize::from(volume), act, result, session);
@@ -378,7 +390,7 @@ impl Engine {
             Act::Copy { token, volume, units } => {
                 let at = self.shared.volumes.place_of(volume);
                 self.start(|op| {
-                    (op.volume, op.kind, op.copy) = (at, Kind::Copy, Some(token));
+                    (op.volume, op.kind, op.act) = (at, Kind::Copy, Some(token));
                     (op.offset, op.bytes) =
                         (units.start * UNIT_BYTES, (units.end - units.start) * UNIT_BYTES);
                 });
@@ -393,6 +405,14 @@ impl Engine {
                     self.call_parked();
                 }
                 self.shared.refuse_waiters(at);
+            }
+            Act::Trim { token, volume, units } => {
+                let at = self.shared.volumes.place_of(volume);
+                self.start(|op| {
+                    (op.volume, op.kind, op.act) = (at, Kind::TrimStore, Some(token));
+                    (op.offset, op.bytes) =
+                        (units.start * UNIT_BYTES, (units.end - units.start) * UNIT_BYTES);
+                });
             }
             Act::Wait { until_ns } => self.shared.write_back.wake_at(until_ns),
             Act::Send { .. } => debug_assert!(false, "what was copied is sent where it is: see `copied`"),
@@ -425,6 +445,10 @@ impl Disks for Engine {
         self.shared.volumes.notify(&waker);
         self.ticker = Ticker::start(Arc::clone(&waker));
         self.waker = Some(waker);
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        self.shared.device.pollable()
     }
 
     fn lend(&mut self, bytes: usize) -> AlignedBuffer {

@@ -37,6 +37,8 @@ pub(super) enum Kind {
     Prefetch,
     /// Copies what is dirty, to be written back.
     Copy,
+    /// Passes a trim on to the store.
+    TrimStore,
 }
 
 impl Kind {
@@ -105,8 +107,8 @@ pub(super) struct Op {
     pub stage: Stage,
     /// The first is on its own range.
     pub claims: Vec<ClaimId>,
-    /// The cleaner's name for it.
-    pub copy: Option<Token>,
+    /// The cleaner's name for it, of a copy and of a trim of the store.
+    pub act: Option<Token>,
     pub plan: Plan,
     /// Requests to devices that are under way.
     pub ios: u32,
@@ -143,7 +145,7 @@ impl Default for Op {
             bytes: 0,
             stage: Stage::Claiming,
             claims: Vec::new(),
-            copy: None,
+            act: None,
             plan: Plan::default(),
             ios: 0,
             held: Vec::new(),
@@ -192,7 +194,7 @@ impl Op {
         self.sums.clear();
         self.plan.clear();
         self.plan.again = false;
-        (self.job, self.copy, self.failure) = (None, None, None);
+        (self.job, self.act, self.failure) = (None, None, None);
         self.fetched_ns = None;
         self.ios = 0;
     }

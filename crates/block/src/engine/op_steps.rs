@@ -21,7 +21,7 @@ pub(super) struct Work<'a> {
 impl Work<'_> {
     /// Claims the operation's range.
     pub fn claim(self) -> After {
-        let exclusive = self.op.kind.is_write() || self.op.kind == Kind::Trim;
+        let exclusive = self.op.kind.is_write() || matches!(self.op.kind, Kind::Trim | Kind::TrimStore);
         let claims = &mut self.shared.volumes[self.op.volume].claims;
         self.op.claims.push(claims.claim(self.id, self.op.units(), exclusive));
         self.op.stage = Stage::Claiming;
@@ -32,7 +32,13 @@ impl Work<'_> {
     /// The operation may get what it claims now.
     pub fn try_claims(mut self) -> After {
         // It may have been woken twice, and may be gone, or another's.
-        if self.op.stage != Stage::Claiming || !self.are_granted() {
+        if self.op.stage != Stage::Claiming {
+            return After::Waits;
+        }
+        if self.op.kind == Kind::TrimStore {
+            return self.trim_store();
+        }
+        if !self.are_granted() {
             return After::Waits;
         }
         let is_planned = self.op.claims.len() > 1;
@@ -103,7 +109,7 @@ impl Work<'_> {
     }
 
     /// Whether the operation has all its claims.
-    fn are_granted(&mut self) -> bool {
+    pub fn are_granted(&mut self) -> bool {
         let claims = &mut self.shared.volumes[self.op.volume].claims;
         self.op.claims.iter().all(|claim| claims.grant(*claim))
     }
@@ -143,7 +149,7 @@ impl Work<'_> {
     /// The log has what the operation waited for.
     pub fn resume(self) -> After {
         match self.op.kind {
-            Kind::Trim => self.trim(),
+            Kind::TrimStore => self.trim_store(),
             Kind::Copy => self.copy(),
             _ => self.gather(),
         }
@@ -151,8 +157,13 @@ impl Work<'_> {
 
     /// The log is broken, and the operation waits for it.
     pub fn log_failed(self, why: &str) -> After {
-        if self.op.kind == Kind::Copy {
-            return self.keep_dirty(why);
+        match self.op.kind {
+            Kind::Copy => return self.keep_dirty(why),
+            Kind::TrimStore => {
+                self.shared.trimmed(self.op, Err((Errno::Io, why.to_owned())));
+                return self.end();
+            }
+            _ => {}
         }
         // Nothing was stored yet.
         self.shared.forget_parts(self.op.volume, &self.op.plan.fresh);
@@ -173,9 +184,10 @@ impl Work<'_> {
             self.shared.extents.sizer_mut().measured(number, fetch);
         }
         match self.op.kind {
-            Kind::Read | Kind::Prefetch | Kind::Trim => self.read_gathered(),
+            Kind::Read | Kind::Prefetch => self.read_gathered(),
             Kind::Write | Kind::Zero => self.write_gathered(),
             Kind::Copy => self.copied(),
+            Kind::Trim | Kind::TrimStore => self.end(),
         }
     }
 
@@ -183,7 +195,7 @@ impl Work<'_> {
     pub fn stored(self) -> After {
         match self.op.kind {
             Kind::Write | Kind::Zero => self.written(),
-            Kind::Trim => self.end(),
+            Kind::Trim | Kind::TrimStore => self.end(),
             Kind::Read | Kind::Prefetch | Kind::Copy => self.filled(),
         }
     }
@@ -197,7 +209,7 @@ impl Work<'_> {
     }
 
     /// Gives the operation's claims back.
-    fn release_claims(&mut self) {
+    pub fn release_claims(&mut self) {
         let Shared { volumes, ready, .. } = &mut *self.shared;
         let claims = &mut volumes[self.op.volume].claims;
         for claim in self.op.claims.drain(..) {

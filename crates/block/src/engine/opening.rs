@@ -7,7 +7,7 @@ use std::collections::{HashSet, VecDeque};
 
 use tiermem_base::Rng;
 use tiermem_policy::evict::Order;
-use tiermem_policy::extents::cleaner::Cleaner;
+use tiermem_policy::extents::cleaner::{Cleaner, TrimsLeft};
 use tiermem_policy::extents::{Config, Extents, Geometry, Mode, Part, Share, Volume};
 use tiermem_tier::block::BlockIo;
 
@@ -213,7 +213,12 @@ impl Engine {
         self.drive(CLOSE_MAX, |engine| {
             let Shared { log, write_order, volumes, write_back, .. } = &engine.shared;
             write_order.is_settled(log)
-                && volumes.iter().all(|volume| write_back.cleaner().is_settled(volume.number))
+                && volumes.iter().all(|volume| {
+                    let cleaner = write_back.cleaner();
+                    // No stop waits for a store that fails a trim.
+                    let trims_left = cleaner.standing(volume.number).trims_left;
+                    cleaner.is_settled(volume.number) && trims_left != TrimsLeft::Some
+                })
         });
         let dirty_bytes = self.dirty_bytes();
         if dirty_bytes > 0 {

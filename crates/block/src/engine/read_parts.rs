@@ -217,7 +217,7 @@ impl Work<'_> {
             return self.op.omitted.push(range);
         }
         // A write is about to store these units anew.
-        let is_read = matches!(self.op.kind, Kind::Read | Kind::Prefetch | Kind::Trim);
+        let is_read = matches!(self.op.kind, Kind::Read | Kind::Prefetch);
         if is_read && !self.shared.is_marked(self.op.volume, &range) {
             let part = Part { offset: range.start, at, bytes: range.end - range.start };
             self.shared.drop_parts(self.op.volume, &[part]);

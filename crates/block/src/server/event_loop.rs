@@ -3,12 +3,15 @@
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tiermem_live::tls::TlsError;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinSet, spawn_local};
@@ -124,6 +127,7 @@ impl<D: Disks + 'static> Server<D> {
         let outcomes = Arc::new(Notify::new());
         let wake = Arc::clone(&outcomes);
         self.disks.notify(Arc::new(move || wake.notify_one()));
+        let pollable = self.disks.pollable().map(registered).transpose()?;
         let ServerConfig { buffers_bytes_max, stall_timeout, .. } = self.shared.config;
         let core = Rc::new(RefCell::new(Core::new(self.disks, buffers_bytes_max)));
         let idle = Rc::new(Notify::new());
@@ -131,6 +135,7 @@ impl<D: Disks + 'static> Server<D> {
         let told = [Rc::clone(&idle), Rc::clone(&progressed)];
         let mut helpers = self.control_requests.start(&core, &self.shared.stats, progressed);
         let busy_poll = Rc::new(BusyPoll::default());
+        helpers.extend(pollable.map(|fd| spawn_local(watch(fd, Arc::clone(&outcomes)))));
         helpers.push(spawn_local(collect(Rc::clone(&core), outcomes, told, Rc::clone(&busy_poll))));
         helpers.push(spawn_local(Rc::clone(&busy_poll).keep()));
         helpers.push(spawn_local(look_around(Rc::clone(&core), stall_timeout)));
@@ -163,6 +168,24 @@ impl<D: Disks + 'static> Server<D> {
         drop(acceptor);
         let core = Rc::try_unwrap(core).map_err(|_| io::Error::other("a connection outlives its server"))?;
         Ok(core.into_inner().disks)
+    }
+}
+
+/// A copy of a descriptor, for which the event loop waits from now on.
+#[expect(
+    deprecated,
+    reason = "what replaces it is unsafe, as others may close the descriptor: this one is owned"
+)]
+fn registered(fd: BorrowedFd<'_>) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(fd.try_clone_to_owned()?, Interest::READABLE)
+}
+
+/// Has outcomes looked for whenever the disks' descriptor says that there may be some.
+async fn watch(pollable: AsyncFd<OwnedFd>, outcomes: Arc<Notify>) {
+    // It ends with the loop.
+    while let Ok(mut readable) = pollable.readable().await {
+        readable.clear_ready();
+        outcomes.notify_one();
     }
 }
 

@@ -22,6 +22,8 @@ pub type Devices = Vec<Arc<Mutex<Troubles>>>;
 pub struct Spoiled {
     /// By volume: the places that fail requests of this kind.
     stores: Vec<(usize, Op, Range<u64>)>,
+    /// Volumes whose stores have had no room somewhere.
+    full: Vec<usize>,
     /// The log may have failed.
     log: bool,
 }
@@ -62,6 +64,9 @@ impl Spoiled {
         match at {
             0 => self.log |= setup.durable && (bytes.start < data_at || op == Op::Sync),
             _ => self.stores.push((at - 1, op, bytes.clone())),
+        }
+        if at > 0 && failing == Failing::Full && op != Op::Read {
+            self.full.push(at - 1);
         }
         BadPlace { op, bytes, failing, times }
     }
@@ -168,6 +173,12 @@ impl World {
         })
     }
 
+    /// Whether a request may be refused for want of room. A store that had none some times, with long times between them, is full for those
+    /// who would have to wait for it.
+    pub fn may_be_full(&self, volume: usize, kind: Kind) -> bool {
+        matches!(kind, Kind::Write | Kind::Zero | Kind::Flush) && self.spoiled.full.contains(&volume)
+    }
+
     /// Whether the log has failed, as it may.
     pub fn has_log_failed(&self) -> bool {
         self.spoiled.log && self.engine.status().cache.log.is_some_and(|log| log.failure.is_some())
@@ -209,8 +220,7 @@ impl World {
                     || self.setup.fetches_around() && is_gone(&self.block_of(range))
             }
             Kind::Flush => log_failed || store_fails(&[Op::Sync], &(0..u64::MAX)),
-            Kind::Trim => log_failed || store_fails(&[Op::Write], &units),
-            Kind::Describe => false,
+            Kind::Trim | Kind::Describe => false,
         }
     }
 

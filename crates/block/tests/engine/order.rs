@@ -1,10 +1,50 @@
 //! Order in which the stores of a world are written: what they are an image of, if the cache's device is lost.
 
+use std::collections::BTreeMap;
+
 use tiermem_policy::extents::Mode;
 use tiermem_policy::extents::cleaner::WriteBackOrder;
 
 use crate::stamp::{STAMP_BYTES, value_of};
 use crate::world::World;
+
+/// Counts for each moment of how many things it was one of those at which they may have been so.
+#[derive(Default)]
+struct Moments {
+    /// How many more from this moment on.
+    steps: BTreeMap<u64, i64>,
+    things: i64,
+}
+
+impl Moments {
+    /// Something may have been so at these moments, from one to another.
+    fn add(&mut self, mut moments: Vec<(u64, u64)>) {
+        moments.sort_unstable();
+        let mut reached = 0;
+        for (from, to) in moments {
+            // Those that overlap count once.
+            let from = from.max(reached);
+            if from <= to {
+                *self.steps.entry(from).or_default() += 1;
+                reached = to.saturating_add(1);
+                *self.steps.entry(reached).or_default() -= i64::from(to < u64::MAX);
+            }
+            if reached == u64::MAX {
+                break;
+            }
+        }
+        self.things += 1;
+    }
+
+    /// How many things are not what they may have been at one moment, the best there is.
+    fn odd(&self) -> i64 {
+        let counts = self.steps.values().scan(0, |count, step| {
+            *count += step;
+            Some(*count)
+        });
+        self.things - counts.max().unwrap_or(0)
+    }
+}
 
 impl World {
     /// If the cache's device were lost now: where flushes go one after the other, each store has all that was written before some flush,
@@ -20,25 +60,18 @@ impl World {
             if self.setup.modes[at] != Mode::WriteBack || !is_promised {
                 continue;
             }
-            let is_whole = self.setup.order == WriteBackOrder::Group;
+            let mut image = Moments::default();
             store.with_bytes(|bytes| {
-                let (mut first, mut last) = (0, u64::MAX);
                 for (place, stamped) in bytes.chunks(STAMP_BYTES as usize).enumerate() {
                     let (value, stamp) = (value_of(stamped).unwrap(), &self.stamps(at)[place]);
-                    let zeroes = stamp.history.iter().filter(|entry| entry.value == 0).count();
-                    if value == 0 && (!is_whole || zeroes > 1 || stamp.trimmed > 0) {
-                        // Which of its zeroes it is, is unknown.
-                        continue;
+                    let moments = stamp.moments(value, self.setup.order == WriteBackOrder::Flush);
+                    assert!(!moments.is_empty(), "volume {at}, stamp {place}: {value} of {stamp:?}");
+                    if !stamp.is_untouched() {
+                        image.add(moments);
                     }
-                    let within = if is_whole { stamp.moments(value) } else { stamp.flushes(value) };
-                    let (from, to) = within.unwrap();
-                    (first, last) = (first.max(from), last.min(to));
-                    assert!(
-                        first <= last,
-                        "volume {at}, stamp {place}: of {from} to {to}, others of {first} to {last}"
-                    );
                 }
             });
+            assert_eq!(image.odd(), 0, "volume {at}: stamps that are of another moment than the others");
         }
     }
 }

@@ -12,6 +12,8 @@ pub const STAMP_BYTES: u64 = 512;
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     pub value: u64,
+    /// The number of its request.
+    pub sent: u64,
     /// The volume's acknowledged flushes when it was sent, and when it was done.
     pub epoch_sent: u64,
     pub epoch_done: u64,
@@ -22,8 +24,18 @@ pub struct Entry {
 impl Entry {
     /// A write from before anything was sent.
     pub fn old(value: u64) -> Self {
-        Entry { value, epoch_sent: 0, epoch_done: 0, done: 0 }
+        Entry { value, sent: value, epoch_sent: 0, epoch_done: 0, done: 0 }
     }
+}
+
+/// A trim of a stamp: zeroes may be there from then on, until it is written anew.
+#[derive(Clone, Copy, Debug)]
+struct Trim {
+    /// The number of its request, and the volume's acknowledged flushes when it was sent.
+    sent: u64,
+    epoch_sent: u64,
+    /// Writes before it.
+    behind: usize,
 }
 
 /// 512 bytes of a volume, as its clients know it: all that was written, in order.
@@ -36,11 +48,12 @@ pub struct Stamp {
     pub trimmed: usize,
     /// The last request that may see that.
     pub loose_until: u64,
+    trims: Vec<Trim>,
 }
 
 impl Stamp {
     pub fn new(value: u64) -> Self {
-        Stamp { history: vec![Entry::old(value)], durable: 0, trimmed: 0, loose_until: 0 }
+        Stamp { history: vec![Entry::old(value)], durable: 0, trimmed: 0, loose_until: 0, trims: Vec::new() }
     }
 
     /// Whether a read that was sent as number `began` may give a value.
@@ -60,6 +73,7 @@ impl Stamp {
 
     /// A crash has left this value. It stays until a write or a crash; what a store had not flushed may still be lost.
     pub fn survive(&mut self, value: u64) {
+        self.trims.clear();
         if self.durable >= self.trimmed {
             self.history.drain(..self.durable);
             (self.trimmed, self.loose_until) = (0, 0);
@@ -69,29 +83,42 @@ impl Stamp {
         self.history.retain(|entry| entry.value != value);
         self.history.push(Entry::old(value));
         self.history.iter_mut().for_each(|entry| *entry = Entry::old(entry.value));
-        self.trimmed = if self.loose_until > 0 { self.history.len() } else { 0 };
+        self.trimmed = 0;
+        if self.loose_until > 0 {
+            self.loosen(0, 0);
+        }
         self.durable = 0;
     }
 
-    /// It cannot be read: anything may be there, until it is written anew.
-    pub fn loosen(&mut self) {
+    /// It was trimmed, by a request of this number when so many flushes were acknowledged, or cannot be read: anything may be there, until
+    /// it is written anew.
+    pub fn loosen(&mut self, sent: u64, epoch_sent: u64) {
         (self.trimmed, self.loose_until) = (self.history.len(), u64::MAX);
+        self.trims.push(Trim { sent, epoch_sent, behind: self.trimmed });
     }
 
-    /// Between which flushes a store must be that has this value here: from the first to the last.
-    pub fn flushes(&self, value: u64) -> Option<(u64, u64)> {
-        let at = self.history.iter().position(|entry| entry.value == value)?;
-        let next = self.history.get(at + 1).map_or(u64::MAX, |next| next.epoch_done);
-        Some((self.history[at].epoch_sent.saturating_sub(1), next.saturating_sub(1)))
+    /// Whether all that was ever there is what was there at first.
+    pub fn is_untouched(&self) -> bool {
+        self.history.len() == 1 && self.trims.is_empty()
     }
 
-    /// Of which moments a store may be the image that has this value here, by the requests that were sent: not before that of the value,
-    /// which is its number, nor after the next write was done.
-    pub fn moments(&self, value: u64) -> Option<(u64, u64)> {
-        let at = self.history.iter().position(|entry| entry.value == value)?;
-        // After a trim an older value may be there again, until it is written anew.
-        let next = self.history.get(self.trimmed.max(at + 1));
-        Some((value, next.map_or(u64::MAX, |next| next.done)))
+    /// Of which moments a store may be the image that has this value here, by the requests that were sent, from one to another: not before
+    /// that of the value, nor after the next write was done. Or, where only `flushes` tell moments apart, between which of those.
+    pub fn moments(&self, value: u64, flushes: bool) -> Vec<(u64, u64)> {
+        let written = self.history.iter().enumerate().filter(|(_, entry)| entry.value == value);
+        let written = written.map(|(at, entry)| (entry.sent, entry.epoch_sent, at + 1));
+        let trims = self.trims.iter().filter(|_| value == 0);
+        let trimmed = trims.map(|trim| (trim.sent, trim.epoch_sent, trim.behind));
+        let until = |next: usize| {
+            // After a trim an older value may be there again, until it is written anew.
+            let next = self.history.get(self.trimmed.max(next))?;
+            Some(if flushes { next.epoch_done.saturating_sub(1) } else { next.done })
+        };
+        let moments = written.chain(trimmed).map(|(sent, epoch_sent, next)| {
+            let from = if flushes { epoch_sent.saturating_sub(1) } else { sent };
+            (from, until(next).unwrap_or(u64::MAX))
+        });
+        moments.collect()
     }
 }
 

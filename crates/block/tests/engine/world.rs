@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tiermem_base::Rng;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Piece, Task, UNIT_BYTES};
 use tiermem_block::engine::{Drops, Engine, EngineConfig, VolumeConfig};
-use tiermem_block::nbd::Contexts;
+use tiermem_block::nbd::{Contexts, Errno};
 use tiermem_policy::extents::Mode;
 use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_tier::backing::MemoryStore;
@@ -176,7 +176,7 @@ impl World {
                     }
                     let may_be_lost = may_be_lost.get(volume).is_none_or(|units| units[unit]);
                     assert!(may_be_lost, "volume {volume}, byte {start}: it is an error after the crash");
-                    stamps_of(&range).for_each(|at| self.models[volume].stamps[at].loosen());
+                    stamps_of(&range).for_each(|at| self.models[volume].stamps[at].loosen(0, 0));
                 }
             }
             self.models[volume].epoch = 0;
@@ -220,7 +220,7 @@ impl World {
             }
             16 => self.send(volume, Kind::Zero, range, false),
             17 => self.send(volume, Kind::Prefetch, range, false),
-            18 if self.rng.below(2) == 0 => self.send(volume, Kind::Describe, range, false),
+            18 if self.rng.below(3) == 0 => self.send(volume, Kind::Describe, range, false),
             18 => self.send(volume, Kind::Trim, range, false),
             _ => self.send(volume, Kind::Flush, 0..0, false),
         }
@@ -260,14 +260,14 @@ impl World {
         self.next += 1;
         let cookie = self.next;
         let value = if kind == Kind::Write { cookie } else { 0 };
+        let epoch_sent = self.models[volume].epoch;
         if kind == Kind::Trim {
             for at in stamps_of(&range) {
-                self.models[volume].stamps[at].loosen();
+                self.models[volume].stamps[at].loosen(cookie, epoch_sent);
             }
         } else if writes {
-            let epoch_sent = self.models[volume].epoch;
             for at in stamps_of(&range) {
-                let entry = Entry { value, epoch_sent, epoch_done: u64::MAX, done: u64::MAX };
+                let entry = Entry { value, sent: cookie, epoch_sent, epoch_done: u64::MAX, done: u64::MAX };
                 self.models[volume].stamps[at].history.push(entry);
             }
         }
@@ -357,7 +357,8 @@ impl World {
             Ok(answer) => answer,
             Err((errno, words)) => {
                 let may_fail = self.setup.failures_per_mille > 0
-                    || self.may_fail(volume, kind, &range, (durable, lacked));
+                    || self.may_fail(volume, kind, &range, (durable, lacked))
+                    || errno == Errno::NoSpc && self.may_be_full(volume, kind);
                 assert!(may_fail, "{kind:?} of {range:?} of volume {volume}: {errno}: {words}");
                 // A write that failed may have happened, or not.
                 return;

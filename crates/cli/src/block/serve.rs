@@ -14,7 +14,7 @@ use tiermem_block::nbd::{Address, NbdUri};
 use tiermem_block::server::{Listeners, Server};
 use tiermem_live::{HttpError, HttpPort, HttpServer};
 use tiermem_policy::extents::pairing::Accepted;
-use tiermem_tier::block::{self, Backend, MemoryDisk};
+use tiermem_tier::block::{self, MemoryDisk};
 
 use crate::failure::Failure;
 use crate::serving::{Signals, limit_free_memory, reachable, say, seed, start_log};
@@ -185,8 +185,7 @@ fn open(config: &BlockConfig) -> Result<Engine, Failure> {
             if !cache.reset {
                 refuse_stranger(&path).map_err(|error| refused(error.into()))?;
             }
-            let device =
-                block::open(&path, cache.capacity_bytes, Backend::default()).map_err(Failure::failed)?;
+            let device = block::open_polled(&path, cache.capacity_bytes).map_err(Failure::failed)?;
             let how = device.describe();
             let (engine, found) = Engine::open(device, engine_config, cache.reset).map_err(refused)?;
             tracing::info!(

@@ -188,7 +188,7 @@ fn watched<T>(
 ) -> Result<(Recording, T), Failure> {
     let stop = Stop::default();
     let stopped = stop.clone();
-    interrupt::then(move || stopped.stop());
+    interrupt::then(move || stopped.stop(), interrupt::Second::Ends);
     let slices = args.duration.map(|duration| (duration.as_nanos() / args.slice.as_nanos()) as u64);
     let bar = CountingBar::new(slices);
     let recorded = record(&stop, &|slices| bar.set(slices as u64));

@@ -95,7 +95,7 @@ fn import_options(args: &PerfArgs, live: &LiveArgs) -> ImportOptions {
 fn begin() -> (Stop, CountingBar) {
     let stop = Stop::default();
     let stopped = stop.clone();
-    interrupt::then(move || stopped.stop());
+    interrupt::then(move || stopped.stop(), interrupt::Second::Ends);
     (stop, CountingBar::new(None))
 }
 

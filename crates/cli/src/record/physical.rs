@@ -137,7 +137,7 @@ pub fn run(
     let mut writer = writer::create(output, &write).map_err(Failure::failed)?;
     let stop = Stop::default();
     let stopped = stop.clone();
-    interrupt::then(move || stopped.stop());
+    interrupt::then(move || stopped.stop(), interrupt::Second::Ends);
     let bar = CountingBar::new(Some(options.transactions));
     let recorded = physical::record(&what, &mut *writer, &stop, |transactions| bar.set(transactions));
     bar.finish(0);

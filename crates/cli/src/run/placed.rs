@@ -185,7 +185,7 @@ pub fn run(args: PlaceArgs, command: Vec<OsString>, format: Format) -> Result<()
     let options = compare::Options { command, placements, trials, warm_up, cold, cpus };
     let stop = Stop::default();
     let stopped = stop.clone();
-    interrupt::then(move || stopped.stop());
+    interrupt::then(move || stopped.stop(), interrupt::Second::Waits);
     let bar = CountingBar::new(Some(u64::from(trials) * strategies.len() as u64));
     let compared = compare::compare(&options, &stop, |done| bar.set(done));
     bar.finish(0);

@@ -126,7 +126,7 @@ pub fn run(args: &PlanArgs, file: &Path, command: Vec<OsString>, format: Format)
     };
     let stop = Stop::default();
     let stopped = stop.clone();
-    interrupt::then(move || stopped.stop());
+    interrupt::then(move || stopped.stop(), interrupt::Second::Waits);
     let bar = CountingBar::new(None);
     let ran = migrate::run(&options, &stop, |slices| bar.set(slices));
     bar.finish(0);

@@ -10,7 +10,7 @@ use tiermem_base::{Bytes, TierSpec};
 use tiermem_live::address;
 use tiermem_store::config::{FlashTier, StoreConfig, check_memory};
 use tiermem_store::engine::{Engine, EngineConfig};
-use tiermem_store::flash::FlashConfig;
+use tiermem_store::flash::{FlashConfig, SharedGrowths};
 use tiermem_store::http::view::View;
 use tiermem_store::http::{HttpPort, HttpServer};
 use tiermem_store::server::{ServeError, Server, Snapshot, Sockets};
@@ -202,22 +202,34 @@ fn configure(options: Options) -> Result<StoreConfig, tiermem_store::config::Con
 fn attach_flash(engines: &mut [Engine], flash: &FlashTier) -> Result<(), Failure> {
     let shards = engines.len();
     // Asked before the file is opened, which makes it as long as it has to be.
+    let (region_bytes, growths) = (flash.region_bytes(shards as u32), SharedGrowths::default());
     let regions: Vec<FlashConfig> = (0..shards)
-        .map(|shard| flash.region(shard as u32, shards as u32, [seed(), seed(), seed()]))
+        .map(|shard| {
+            let of = (shard as u32, shards as u32);
+            flash.region(of, region_bytes, &growths, [seed(), seed(), seed()])
+        })
         .collect();
+    let capacity_bytes = flash.capacity.0.max(region_bytes.saturating_mul(shards as u64));
     let devices =
-        block::open_shared(&flash.path, flash.capacity.0, flash.backend, shards).map_err(Failure::failed)?;
+        block::open_shared(&flash.path, capacity_bytes, flash.backend, shards).map_err(Failure::failed)?;
     let how = devices.first().map_or("", |device| device.describe());
     let place = flash.path.display().to_string();
+    let failed = |error| Failure::failed(anyhow::anyhow!("the flash tier {place}: {error}"));
     let mut keys = 0;
     for ((engine, device), region) in engines.iter_mut().zip(devices).zip(&regions) {
-        engine
-            .flash()
-            .attach(&flash.name, flash.endurance.map(|it| it.0), device, region)
-            .map_err(|error| Failure::failed(anyhow::anyhow!("the flash tier {place}: {error}")))?;
+        engine.flash().attach(&flash.name, flash.endurance.map(|it| it.0), device, region).map_err(failed)?;
         keys += engine.flash().figures().map_or(0, |figures| figures.recovered_items);
     }
-    tracing::info!(path = place, how, keys, "the flash tier is open");
+    for engine in engines.iter_mut() {
+        engine.flash().grow_at_start(flash.capacity.0).map_err(failed)?;
+    }
+    let bytes = engines.first_mut().map_or(0, |engine| engine.flash().device_bytes());
+    if bytes > flash.capacity.0 {
+        let (has, capacity) = (Bytes(bytes), flash.capacity);
+        tracing::warn!(path = place, %has, %capacity, "a flash tier never shrinks, and keeps what it has: to have a smaller one, \
+            stop the store, and start it with --reset, which begins empty");
+    }
+    tracing::info!(path = place, how, keys, capacity = %Bytes(bytes), "the flash tier is open");
     Ok(())
 }
 

@@ -252,6 +252,7 @@ impl Miniature {
                     self.cache.units_mut().cleaned(&parts);
                 }
                 Act::Wait { until_ns } => self.wake_ns = Some(until_ns),
+                Act::Trim { .. } => debug_assert!(false, "a miniature gets reads and writes alone"),
             }
         }
         acts.clear();

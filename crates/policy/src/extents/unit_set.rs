@@ -71,6 +71,13 @@ fn runs(masks: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = Range<u
 }
 
 impl UnitSet {
+    /// The units of a range.
+    pub fn of(range: Range<u64>) -> Self {
+        let mut set = UnitSet::default();
+        parts(range).for_each(|(frame, mask)| set.insert_mask(frame, mask));
+        set
+    }
+
     /// How many units it has.
     #[inline]
     pub fn units(&self) -> u64 {

@@ -20,6 +20,7 @@
 //! Promotion is the ladder's own rule: a hit here whose reuse time is below a tier's windowed mean belongs into that tier. The
 //! time of the hit before is remembered in a small table ([`recent`]), because there is no node to keep it.
 
+mod growth;
 mod place;
 mod recent;
 mod region;
@@ -27,6 +28,7 @@ mod segments;
 mod walk;
 mod writing;
 
+pub use growth::{CannotGrow, GROWTHS_MAX, Growths};
 pub use place::{HEAT_MAX, LogPlace, PAGES_MAX};
 pub use recent::Recent;
 pub use region::{ITEM_ROW_BYTES, PART_HEADER_BYTES, RECORD_BYTES, Region, SEGMENT_ROW_BYTES};
@@ -115,6 +117,11 @@ impl LogConfig {
         })
     }
 
+    /// Pages of all segments.
+    fn pages(&self) -> u64 {
+        u64::from(self.segments) * u64::from(self.segment_bytes / LOG_PAGE_BYTES)
+    }
+
     /// Live bytes that always find room.
     pub fn room_bytes(&self) -> u64 {
         // The reserve in segments, but at least the segments that are open, being emptied or kept free.
@@ -174,6 +181,11 @@ pub struct LogCounters {
     pub segments_emptied: u64,
 }
 
+/// A cell for each page: about one for every few items, a thousandth of the device's bytes.
+fn recent_cells(pages: u64) -> usize {
+    (pages as usize).clamp(1 << 12, 1 << 22)
+}
+
 /// Free segments that a stream must leave.
 fn spared(stream: Stream) -> u32 {
     if stream == Stream::Fresh { FREE_FOR_KEPT } else { 0 }
@@ -196,15 +208,26 @@ impl Log {
     /// # Panics
     /// When the configuration has less than eight segments or more pages than [`PAGES_MAX`]; callers check.
     pub fn new(config: LogConfig) -> Self {
-        let pages = u64::from(config.segments) * u64::from(config.segment_bytes / LOG_PAGE_BYTES);
+        let pages = config.pages();
         assert!(config.segments >= 8 && pages <= u64::from(PAGES_MAX), "8 segments to {PAGES_MAX} pages");
         let segments = Segments::new(config.segments, config.segment_bytes);
-        // A cell for each page: about one for every few items, a thousandth of the device's bytes.
-        let recent = Recent::new((pages as usize).clamp(1 << 12, 1 << 22));
+        let recent = Recent::new(recent_cells(pages));
         Log { config, segments, recent, counters: LogCounters::default(), kept_since_fresh: 0 }
     }
 
-    /// The configuration it was made with.
+    /// Takes so many more segments behind the others; they are free.
+    ///
+    /// # Panics
+    /// When that makes more pages than [`PAGES_MAX`]; [`Growths::segments_to`] says how many there may be.
+    pub fn grow(&mut self, segments: u32) {
+        self.config.segments += segments;
+        let pages = self.config.pages();
+        assert!(pages <= u64::from(PAGES_MAX), "{PAGES_MAX} pages at most");
+        self.segments.grow(segments);
+        self.recent.grow(recent_cells(pages));
+    }
+
+    /// The configuration it was made with, and the segments that it has now.
     pub fn config(&self) -> &LogConfig {
         &self.config
     }

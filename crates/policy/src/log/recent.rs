@@ -20,6 +20,15 @@ impl Recent {
         Recent { cells: vec![0; cells.next_power_of_two().max(64)].into_boxed_slice() }
     }
 
+    /// Makes it a table of at least `cells` cells, which knows all that it knew. Of each cell it is not known to which of those that
+    /// take its place its key belongs, so it comes to all of them.
+    pub fn grow(&mut self, cells: usize) {
+        let (cells, has) = (cells.next_power_of_two(), self.cells.len());
+        if cells > has {
+            self.cells = self.cells.repeat(cells / has).into_boxed_slice();
+        }
+    }
+
     /// Notes that the key of this hash was seen at request `now`; how long ago it was seen before, in requests, if
     /// that is known.
     pub fn note(&mut self, hash: u64, now: u64) -> Option<u64> {
@@ -53,6 +62,14 @@ mod tests {
             let reuse = recent.note(hash, now + 100_000).unwrap();
             assert!((100_000 - TICK_REQUESTS..=100_000).contains(&reuse), "{reuse}");
         }
+        // A larger table knows what it knew.
+        let mut larger = recent.clone();
+        larger.grow(1 << 14);
+        assert_eq!((larger.bytes(), recent.bytes()), (4 << 14, 4 << 10));
+        let reuse = larger.note(7 << 12, 200_000).unwrap();
+        assert!(reuse.abs_diff(100_000) < TICK_REQUESTS, "{reuse}");
+        larger.grow(1);
+        assert_eq!(larger.bytes(), 4 << 14, "it does not shrink");
         // Another key of the same cell, then the first again: both are new.
         assert_eq!(recent.note(7 << 12 | 5, 200_000), None);
         assert_eq!(recent.note(7 << 12, 200_000), None);

@@ -107,6 +107,13 @@ impl Segments {
         }
     }
 
+    /// Adds free segments behind the others.
+    pub fn grow(&mut self, count: u32) {
+        let has = self.segments.len() as u32;
+        self.segments.resize((has + count) as usize, Segment::default());
+        self.free.extend(has..has + count);
+    }
+
     /// Changes a segment and keeps the sums right.
     fn change(&mut self, at: u32, change: impl FnOnce(&mut Segment)) {
         let (segment, bytes) = (&mut self.segments[at as usize], self.segment_bytes);

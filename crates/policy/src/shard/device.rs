@@ -22,6 +22,15 @@ impl<'a> Device<'a> {
 }
 
 impl Device<'_> {
+    /// The device has so many more segments behind the others, which are free.
+    pub fn grow(&mut self, segments: u32) {
+        if let Some((work, _)) = self.contents.log_mut() {
+            work.parts().appender.log_mut().grow(segments);
+        }
+        self.contents.charge_log();
+        self.contents.report_outlet();
+    }
+
     /// Everything before byte `end` of a segment that is being filled is safe on the device: the bytes of it that were
     /// [written](super::Act::Write), in order.
     pub fn note_safe(&mut self, segment: u32, end: u32) {

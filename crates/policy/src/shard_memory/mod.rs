@@ -6,9 +6,11 @@
 //! they are youngest, one region at a time, until the ages are about the same. A shard that evicts nothing has memory to spare.
 //! What this leaves aside is that misses may cost one shard's clients more than another's.
 
+mod allowance;
 mod member;
 mod resize;
 
+pub use allowance::{Allowance, LimitChange};
 pub use member::{Driven, Member, Shown, TICK_NS, Ticks, Word, shares_of};
 pub use resize::Resize;
 

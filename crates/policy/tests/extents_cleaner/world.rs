@@ -41,8 +41,12 @@ pub struct World {
 
 impl World {
     pub fn new(capacity_bytes: u64, volumes: u16, shares: u16, rules: CleanerRules) -> Self {
+        World::filling(Fill::Units, capacity_bytes, volumes, shares, rules)
+    }
+
+    pub fn filling(fill: Fill, capacity_bytes: u64, volumes: u16, shares: u16, rules: CleanerRules) -> Self {
         let geometry = Geometry::new(&[64 * KIB], None, capacity_bytes).unwrap();
-        let config = Config { fill: Fill::Units, sizing: Sizing::Request, shares };
+        let config = Config { fill, sizing: Sizing::Request, shares };
         let order = Lru::new(vec![1.0; Extents::<Lru>::domains(shares)], Bump::Always);
         let mut cleaner = Cleaner::new(rules, geometry.capacity_bytes(), u64::MAX);
         (0..volumes).for_each(|volume| cleaner.add(Volume(volume), 0));
@@ -135,6 +139,7 @@ impl World {
                 (*token, Outcome::Sent { session: 0 })
             }
             Act::Flush { token, .. } => (*token, Outcome::Flushed { session: 0 }),
+            Act::Trim { token, .. } => (*token, Outcome::Trimmed),
             other => panic!("{other:?} has no answer"),
         };
         self.done(token, if fails { Outcome::Failed } else { outcome }, &mut acts);
@@ -187,6 +192,16 @@ impl World {
         loop {
             self.step();
             if self.answer_all(false, |_| true) == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The same, but trims stay under way.
+    pub fn clean_but_trims(&mut self) {
+        loop {
+            self.step();
+            if self.answer_all(false, |act| !matches!(act, Act::Trim { .. })) == 0 {
                 return;
             }
         }

@@ -276,6 +276,7 @@ impl Background {
                 self.events.add(at_ns, store_of(volume), Done::Flushed { token, fails });
             }
             Act::Wait { until_ns } => self.wake_ns = Some(until_ns),
+            Act::Trim { .. } => debug_assert!(false, "traces have no trims"),
             // They follow from what arrived, and were carried out then.
             Act::Clean { .. } => {}
         }

@@ -143,6 +143,11 @@ impl FlashLog {
         }
     }
 
+    /// There are so many more segments.
+    pub fn grow(&mut self, segments: u32) {
+        self.written.resize(self.written.len() + segments as usize, Vec::new());
+    }
+
     /// An item is written to its place. The first one of a filling is noted in the journal.
     pub fn append(&mut self, shard: &mut Shard, to: &Appended, hash: u64, item: Kept) {
         let Kept { key, bytes, expires_at_ms } = item;

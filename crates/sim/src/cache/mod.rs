@@ -21,4 +21,4 @@ pub use figures::Figures;
 pub use flash_log::Tail;
 pub use pass::{Batch, Batches, run};
 pub use sharded::ShardedCache;
-pub use tiered::TieredCache;
+pub use tiered::{TieredCache, grow_tail};

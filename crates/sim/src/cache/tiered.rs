@@ -519,6 +519,14 @@ impl TieredCache {
     }
 }
 
+/// Gives the log below the last tier so many more segments.
+pub fn grow_tail(cache: &mut TieredCache, segments: u32) {
+    if let Some(flash) = &mut cache.items.flash {
+        flash.grow(segments);
+        cache.shard.device().grow(segments);
+    }
+}
+
 impl Driven for TieredCache {
     fn shard(&self) -> &Shard {
         &self.shard

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::flash::{Durability, FlashConfig};
+use crate::flash::{Durability, FlashConfig, SharedGrowths, found_region_bytes};
 use tiermem_base::tier::TierError;
 use tiermem_base::{Bytes, TierSpec};
 use tiermem_policy::log::{Admission, RESERVE};
@@ -80,10 +80,23 @@ impl FlashTier {
         u64::from(self.segment_bytes)
     }
 
-    /// The flash configuration for the engine of shard `shard` among `shards`. Must be computed before the
-    /// file is opened, which extends it to its size. `entropy` makes a new region's identity and seed.
-    pub fn region(&self, shard: u32, shards: u32, entropy: [u64; 3]) -> FlashConfig {
-        let region_bytes = self.capacity.0 / u64::from(shards.max(1)) / 4096 * 4096;
+    /// Bytes of each of `shards` regions: what they were made with, if the file holds such, since what it got later lies behind all
+    /// of them. Must be asked before the file is opened, which extends it to its size.
+    pub fn region_bytes(&self, shards: u32) -> u64 {
+        let found =
+            if self.reset { None } else { found_region_bytes(&self.path, shards, self.segment_bytes) };
+        found.unwrap_or(self.capacity.0 / u64::from(shards.max(1)) / 4096 * 4096)
+    }
+
+    /// The flash configuration for the engine of shard `shard` among `shards`, each with `region_bytes`. Must be computed before the
+    /// file is opened. `entropy` makes a new region's identity and seed. All shards get the same `growths`.
+    pub fn region(
+        &self,
+        (shard, shards): (u32, u32),
+        region_bytes: u64,
+        growths: &SharedGrowths,
+        entropy: [u64; 3],
+    ) -> FlashConfig {
         let mut uuid = [0; 16];
         uuid[..8].copy_from_slice(&entropy[0].to_le_bytes());
         uuid[8..].copy_from_slice(&entropy[1].to_le_bytes());
@@ -94,6 +107,7 @@ impl FlashTier {
             reserve: self.reserve,
             shard,
             shards,
+            growths: growths.clone(),
             found_bytes: std::fs::metadata(&self.path).ok().filter(|it| it.is_file()).map(|it| it.len()),
             reset: self.reset,
             // Where the kernel does not tell, each start counts as another boot: rather too cautious.

@@ -312,7 +312,7 @@ impl StoreConfig {
             request_buffer_bytes: section.request_buffer.0 as usize,
             ..Settings::default()
         };
-        let mut live = Live { server, policy: ladder.tuning(), division: self.division()? };
+        let mut live = Live { server, policy: ladder.tuning(), division: self.division()?, flash_bytes: 0 };
         let error = |problem| ConfigError::Value { key: "config", problem };
         for (name, value) in &self.config {
             let text = match value {

@@ -149,7 +149,7 @@ impl Contents {
     /// Takes an item out of shard and accounts.
     pub fn forget(&mut self, id: Id, hash: u64) {
         let db = self.items.header(self.shard.ladder().residents().nodes().loc(id)).db;
-        self.keys.remove(db);
+        self.keys.remove(db, Some(hash));
         self.give_up_place(id, hash);
     }
 
@@ -324,7 +324,7 @@ impl Contents {
                 }
                 Entered::Full { old_left } => {
                     if old_left {
-                        self.keys.remove(db);
+                        self.keys.remove(db, Some(entry.hash));
                     }
                     match (
                         self.pinned_values().give_own(held, true)
@@ -385,7 +385,7 @@ impl Contents {
         self.staged.forget(hash);
         if self.has_flash() && self.forget_on_flash(db, hash) {
             // The key was counted there, and is counted here.
-            self.keys.remove(db);
+            self.keys.remove(db, None);
         }
     }
 

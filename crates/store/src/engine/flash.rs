@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crate::flash::format::ItemHeader;
-use crate::flash::{Flash, FlashConfig, FlashError, Moment};
+use crate::flash::{Flash, FlashConfig, FlashError, Moment, growth};
 use tiermem_base::hash::KeyHasher;
 use tiermem_policy::log::{Appended, LogPlace, Stream};
 use tiermem_policy::shard::{Act, From, Shard, Why};
@@ -60,6 +60,29 @@ impl FlashTier<'_> {
         self.contents.flash = FlashDescription::new(name, endurance_bytes);
         self.contents.shard.attach_log(state);
         Ok(())
+    }
+
+    /// Bytes of the device that all shards take; 0 where there is none.
+    pub fn device_bytes(&self) -> u64 {
+        self.contents.items.flash.as_ref().map_or(0, |flash| growth::device_bytes(flash))
+    }
+
+    /// Has the device grow; see [`growth::grow`]. Waits for it.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn grow(&mut self, capacity_bytes: u64) -> Result<(), FlashError> {
+        let Contents { items, shard, .. } = &mut *self.contents;
+        items.flash.as_mut().map_or(Ok(()), |flash| growth::grow(flash, shard, capacity_bytes))
+    }
+
+    /// The same at the start, when all shards are attached; see [`growth::grow_at_start`].
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn grow_at_start(&mut self, capacity_bytes: u64) -> Result<(), FlashError> {
+        let Contents { items, shard, .. } = &mut *self.contents;
+        items.flash.as_mut().map_or(Ok(()), |flash| growth::grow_at_start(flash, shard, capacity_bytes))
     }
 
     /// Whether there is a flash tier.
@@ -173,7 +196,7 @@ impl FlashTier<'_> {
             self.tell(|flash, _| flash.count_lost());
         }
         if counted && !has_copy {
-            self.contents.keys.remove(db);
+            self.contents.keys.remove(db, None);
             self.contents.counters.expired += u64::from(why == Why::Expired);
         }
     }

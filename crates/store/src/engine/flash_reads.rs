@@ -93,7 +93,7 @@ impl FlashReads<'_> {
     fn give_up_below(&mut self, db: u8, hash: u64) {
         let counted = self.contents.forget_on_flash(db, hash);
         if counted && !self.contents.shard.device().note_lost(hash, &mut self.contents.items) {
-            self.contents.keys.remove(db);
+            self.contents.keys.remove(db, None);
         }
     }
 

@@ -5,13 +5,50 @@ use super::DATABASES;
 
 /// Bits of a position in the order of hashes.
 pub(super) const POSITION_BITS: u32 = 40;
-/// Bits of a stretch's number: a database that has a key needs 8 KiB, and of a million keys 16 lie in a stretch.
+/// Bits of a stretch's number: a database that has a key needs 72 KiB, and of a million keys 16 lie in a stretch.
 const STRETCH_BITS: u32 = 16;
 const STRETCHES: u64 = 1 << STRETCH_BITS;
 
-/// Stretches of the order of hashes in which a database may have keys: a bit for each. All keys lie in these; in some of them there is
-/// none any more.
-type Stretches = Box<[u64; STRETCHES as usize / 64]>;
+/// Stretches of the order of hashes in which a database may have keys. All keys lie in these; in some of them there is none any more.
+#[derive(Debug)]
+struct Stretches {
+    /// A bit for each.
+    inhabited: Box<[u64; STRETCHES as usize / 64]>,
+    /// At most so many keys are in each; [`MANY`]: so many or more, which stays.
+    keys: Box<[u8; STRETCHES as usize]>,
+}
+
+const MANY: u8 = u8::MAX;
+
+impl Stretches {
+    /// All of them, with any number of keys, or none.
+    fn new(keys: u8) -> Self {
+        let bits = if keys > 0 { u64::MAX } else { 0 };
+        Stretches {
+            inhabited: Box::new([bits; STRETCHES as usize / 64]),
+            keys: Box::new([keys; STRETCHES as usize]),
+        }
+    }
+
+    fn add(&mut self, stretch: u64) {
+        let keys = &mut self.keys[stretch as usize];
+        *keys = keys.saturating_add(1);
+        self.inhabited[stretch as usize / 64] |= 1 << (stretch % 64);
+    }
+
+    fn remove(&mut self, stretch: u64) {
+        match self.keys[stretch as usize] {
+            MANY => {}
+            0 | 1 => self.note_empty(stretch),
+            more => self.keys[stretch as usize] = more - 1,
+        }
+    }
+
+    fn note_empty(&mut self, stretch: u64) {
+        self.keys[stretch as usize] = 0;
+        self.inhabited[stretch as usize / 64] &= !(1 << (stretch % 64));
+    }
+}
 
 /// Keys by database.
 #[derive(Debug, Default)]
@@ -43,13 +80,12 @@ impl KeyCounts {
     pub fn add(&mut self, db: u8, hash: u64) {
         self.0[usize::from(db)] += 1;
         let stretch = stretch_of(hash >> (64 - POSITION_BITS));
-        let stretches = self.1[usize::from(db)].get_or_insert_with(none);
-        stretches[stretch as usize / 64] |= 1 << (stretch % 64);
+        self.1[usize::from(db)].get_or_insert_with(|| Stretches::new(0)).add(stretch);
     }
 
     /// The first position from `position` on at which the database may have a key.
     pub fn next_position(&self, db: u8, position: u64) -> Option<u64> {
-        let stretches = self.1.get(usize::from(db))?.as_ref()?;
+        let stretches = &self.1.get(usize::from(db))?.as_ref()?.inhabited;
         let first = stretch_of(position);
         let mut word = (first / 64) as usize;
         let mut bits = stretches.get(word)? & (u64::MAX << (first % 64));
@@ -63,13 +99,19 @@ impl KeyCounts {
     /// The database has no key in this stretch.
     pub fn note_empty(&mut self, db: u8, stretch: u64) {
         if let Some(stretches) = self.1.get_mut(usize::from(db)).and_then(Option::as_mut) {
-            stretches[stretch as usize / 64] &= !(1 << (stretch % 64));
+            stretches.note_empty(stretch);
         }
     }
 
-    /// One key less.
+    /// One key less. `hash`: it lay in memory, and was of this database for certain. `None`: where it was may count as if it had a
+    /// key, until it is looked for there in vain; who looks must never miss one.
     #[inline]
-    pub fn remove(&mut self, db: u8) {
+    pub fn remove(&mut self, db: u8, hash: Option<u64>) {
+        if let Some(hash) = hash
+            && let Some(stretches) = &mut self.1[usize::from(db)]
+        {
+            stretches.remove(stretch_of(hash >> (64 - POSITION_BITS)));
+        }
         let keys = &mut self.0[usize::from(db)];
         // What power loss took from flash was perhaps never counted.
         *keys = keys.saturating_sub(1);
@@ -79,7 +121,7 @@ impl KeyCounts {
     pub fn set(&mut self, counts: &[u64]) {
         self.0.copy_from_slice(&counts[..usize::from(DATABASES)]);
         if self.sum() > 0 {
-            self.1.fill_with(|| Some(Box::new([u64::MAX; STRETCHES as usize / 64])));
+            self.1.fill_with(|| Some(Stretches::new(MANY)));
         }
     }
 
@@ -97,10 +139,6 @@ impl KeyCounts {
     }
 }
 
-fn none() -> Stretches {
-    Box::new([0; STRETCHES as usize / 64])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,8 +148,8 @@ mod tests {
         let mut keys = KeyCounts::default();
         [3, 3, 5, 15].into_iter().for_each(|db| keys.add(db, 0));
         assert_eq!((keys.of(3), keys.of(5), keys.of(DATABASES), keys.sum(), keys.fullest()), (2, 1, 0, 4, 3));
-        keys.remove(3);
-        keys.remove(0);
+        keys.remove(3, None);
+        keys.remove(0, Some(7));
         assert_eq!((keys.of(0), keys.of(3), keys.sum()), (0, 1, 3), "none are less than none");
         keys.clear(Some(5));
         assert_eq!((keys.of(5), keys.sum()), (0, 2));
@@ -142,8 +180,19 @@ mod tests {
         keys.note_empty(1, 63);
         keys.note_empty(2, 63);
         assert_eq!(found(&keys), [3, 64, STRETCHES - 1]);
-        keys.remove(1);
-        assert_eq!(found(&keys).len(), 3, "others of its stretch may be left");
+        keys.remove(1, None);
+        assert_eq!(found(&keys), [3, 64, STRETCHES - 1], "others of its stretch may be left");
+        keys.add(1, 3 << 48);
+        keys.remove(1, Some(3 << 48 | 77));
+        keys.remove(1, Some(64 << 48 | 5));
+        assert_eq!(found(&keys), [3, STRETCHES - 1], "one is left of two, and none of one");
+        (0..2 * usize::from(MANY)).for_each(|_| keys.add(1, 9 << 48));
+        (0..2 * usize::from(MANY)).for_each(|_| keys.remove(1, Some(9 << 48)));
+        assert_eq!(found(&keys), [3, 9, STRETCHES - 1], "how many there were is not known");
+        keys.note_empty(1, 9);
+        keys.add(1, 9 << 48);
+        keys.remove(1, Some(9 << 48));
+        assert_eq!(found(&keys), [3, STRETCHES - 1]);
         keys.clear(Some(1));
         assert!(found(&keys).is_empty());
         keys.set(&[1; DATABASES as usize]);

@@ -119,7 +119,7 @@ impl LosesParts for Contents {
     #[cold]
     fn take_back_from_flash(&mut self, db: u8, hash: u64) {
         if self.forget_on_flash(db, hash) {
-            self.keys.remove(db);
+            self.keys.remove(db, None);
         }
         self.losses.items += 1;
     }
@@ -129,7 +129,7 @@ impl LosesParts for Contents {
         self.losses.items += 1;
         if self.shard.memory().keys().place_below(hash).is_none() {
             // Its database cannot be read any more.
-            self.keys.remove(self.keys.fullest());
+            self.keys.remove(self.keys.fullest(), None);
         }
     }
 
@@ -199,7 +199,7 @@ fn uncount_keys(contents: &mut Contents, lost: &[LostItem]) {
     let with_keys: Vec<u8> = (0..DATABASES).filter(|&db| contents.keys.of(db) > 0).collect();
     if let [db] = with_keys[..] {
         let gone = lost.iter().filter(|item| !item.has_copy);
-        gone.for_each(|_| contents.keys.remove(db));
+        gone.for_each(|_| contents.keys.remove(db, None));
         return;
     }
     let mut counts = [0; DATABASES as usize];

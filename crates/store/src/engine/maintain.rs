@@ -128,7 +128,7 @@ impl Contents {
                 self.retire(hash, place, header.db);
             }
             if why != Why::Stays {
-                self.keys.remove(header.db);
+                self.keys.remove(header.db, Some(hash));
                 let key = self.items.key(loc, header);
                 if why == Why::Expired {
                     self.tenants.removed(header.db, key, hash);

@@ -253,7 +253,7 @@ impl Restoring<'_> {
         let entry = Entry { is_newcomer: false, ..entry(hash, header, expires_at_ms, tenant) };
         let Ok((id, loc)) = self.contents.enter(&entry, item.db) else { return false };
         // It was counted there.
-        self.contents.keys.remove(item.db);
+        self.contents.keys.remove(item.db, None);
         self.contents.write_item(loc, header, (item.key, item.value), expires_at_ms);
         note_fields(self.contents, id);
         true

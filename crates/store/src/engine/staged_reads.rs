@@ -57,7 +57,7 @@ impl<'a> StagedReads<'a> {
         }
         staged.remove(found);
         if self.contents.forget_on_flash(db, hash) {
-            self.contents.keys.remove(db);
+            self.contents.keys.remove(db, None);
             self.contents.counters.expired += u64::from(expired);
         }
         if expired {
@@ -105,7 +105,7 @@ impl<'a> StagedReads<'a> {
         let Some(at) = self.look(db, key, hash) else { return false };
         self.contents.staged.remove(at);
         if self.contents.forget_on_flash(db, hash) {
-            self.contents.keys.remove(db);
+            self.contents.keys.remove(db, None);
         }
         true
     }
@@ -131,7 +131,7 @@ impl<'a> StagedReads<'a> {
         };
         if contents.shard.memory().keys().place_below(hash).is_some() {
             // It was counted when it lay on flash alone.
-            contents.keys.remove(db);
+            contents.keys.remove(db, None);
         }
         contents.write_item(loc, header, (key, item.value()), expires_at_ms);
         note_fields(contents, id);

@@ -97,7 +97,7 @@ impl WarmStart<'_> {
             self.contents.supersede(header.db, hash);
         } else if self.contents.shard.memory().keys().place_below(hash).is_some() {
             // It was counted there.
-            self.contents.keys.remove(header.db);
+            self.contents.keys.remove(header.db, None);
         } else {
             Header::note_changed(self.contents.items.tiers.bytes_mut(loc, HEADER_BYTES));
         }
@@ -108,7 +108,7 @@ impl WarmStart<'_> {
     /// Forgets the copy on flash of an item that was expired when it was found.
     fn forget_expired_copy(&mut self, db: u8, hash: u64) {
         if self.contents.has_flash() && self.contents.forget_on_flash(db, hash) {
-            self.contents.keys.remove(db);
+            self.contents.keys.remove(db, None);
         }
     }
 

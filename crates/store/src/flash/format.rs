@@ -1,8 +1,10 @@
 //! On-device format, to the byte; drawn in `docs/store-format.md`. All numbers are little-endian.
 
-use tiermem_policy::log::{Filled, ITEM_ROW_BYTES, PART_HEADER_BYTES, Region, SEGMENT_ROW_BYTES};
+use tiermem_policy::log::{
+    Filled, GROWTHS_MAX, Growths, ITEM_ROW_BYTES, PART_HEADER_BYTES, Region, SEGMENT_ROW_BYTES,
+};
 
-use super::{FlashError, VERSION};
+use super::{FlashError, VERSION, VERSION_UNGROWN};
 
 /// The unit of the layout: superblocks, journal halves and segments begin at multiples of it.
 pub const BLOCK_BYTES: usize = 4096;
@@ -159,7 +161,7 @@ impl SegmentHeader {
 }
 
 /// Where the parts of a region lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Where the region begins on the device.
     pub start: u64,
@@ -167,15 +169,28 @@ pub struct Layout {
     pub journal_bytes: u64,
     /// Bytes of a segment.
     pub segment_bytes: u32,
-    /// Segments.
+    /// Segments, those of all growths among them.
     pub segments: u32,
+    /// The first segment of each growth, and where that lies.
+    grown: Vec<(u32, u64)>,
 }
 
 impl Layout {
     /// Divides a region. `None` where fewer than eight segments would fit.
     pub fn divide(start: u64, region_bytes: u64, segment_bytes: u32) -> Option<Layout> {
         let Region { journal_bytes, segments } = Region::divide(region_bytes, segment_bytes)?;
-        Some(Layout { start, journal_bytes, segment_bytes, segments })
+        Some(Layout { start, journal_bytes, segment_bytes, segments, grown: Vec::new() })
+    }
+
+    /// The same with what growths have given to region `region`, whatever it had of them.
+    pub fn with_growths(&self, growths: &Growths, region: u32) -> Layout {
+        let mut layout = Layout { grown: Vec::new(), ..self.clone() };
+        layout.segments = self.grown.first().map_or(self.segments, |&(first, _)| first);
+        for (start, segments) in growths.of_region(region) {
+            layout.grown.push((layout.segments, start));
+            layout.segments += segments;
+        }
+        layout
     }
 
     /// Where superblock `which` (0 or 1) lies.
@@ -190,12 +205,15 @@ impl Layout {
 
     /// Where a segment lies.
     pub fn segment(&self, segment: u32) -> u64 {
-        self.journal(2) + u64::from(segment) * u64::from(self.segment_bytes)
+        let grown = &self.grown[..self.grown.partition_point(|&(first, _)| first <= segment)];
+        let (first, start) = grown.last().map_or_else(|| (0, self.journal(2)), |&growth| growth);
+        start + u64::from(segment - first) * u64::from(self.segment_bytes)
     }
 
     /// Where a page of the log lies.
     pub fn page(&self, page: u32) -> u64 {
-        self.segment(0) + u64::from(page) * BLOCK_BYTES as u64
+        let pages = self.segment_bytes / BLOCK_BYTES as u32;
+        self.segment(page / pages) + u64::from(page % pages) * BLOCK_BYTES as u64
     }
 }
 
@@ -240,6 +258,8 @@ pub struct Superblock {
     pub items: [u64; 16],
     /// The run that wrote it.
     pub session: [u8; 16],
+    /// The segments that each growth of the device gave to each region.
+    pub growths: Vec<u32>,
 }
 
 impl Superblock {
@@ -247,7 +267,8 @@ impl Superblock {
     pub fn write(&self) -> [u8; BLOCK_BYTES] {
         let mut bytes = [0; BLOCK_BYTES];
         put(&mut bytes, 0, &SUPERBLOCK_MAGIC);
-        put(&mut bytes, 8, &VERSION.to_le_bytes());
+        let version = if self.growths.is_empty() { VERSION_UNGROWN } else { VERSION };
+        put(&mut bytes, 8, &version.to_le_bytes());
         put(&mut bytes, 16, &self.epoch.to_le_bytes());
         put(&mut bytes, 24, &self.uuid);
         put(&mut bytes, 40, &self.boot_id);
@@ -270,6 +291,10 @@ impl Superblock {
         }
         put(&mut bytes, 304, &self.journal_skipped.to_le_bytes());
         put(&mut bytes, 308, &self.session);
+        put(&mut bytes, 324, &(self.growths.len() as u32).to_le_bytes());
+        for (at, segments) in self.growths.iter().enumerate() {
+            put(&mut bytes, 328 + 4 * at, &segments.to_le_bytes());
+        }
         let crc = crc32fast::hash(&bytes[16..]);
         put(&mut bytes, 12, &crc.to_le_bytes());
         bytes
@@ -281,7 +306,7 @@ impl Superblock {
             return Ok(None);
         }
         let version = u32_at(bytes, 8);
-        if version != VERSION {
+        if !(VERSION_UNGROWN..=VERSION).contains(&version) {
             return Err(FlashError::Version { found: version });
         }
         if crc32fast::hash(&bytes[16..]) != u32_at(bytes, 12) {
@@ -294,6 +319,8 @@ impl Superblock {
         };
         let flushed = core::array::from_fn(|db| u32_at(bytes, 112 + 4 * db));
         let items = core::array::from_fn(|db| u64_at(bytes, 176 + 8 * db));
+        let growths =
+            (0..(u32_at(bytes, 324) as usize).min(GROWTHS_MAX)).map(|at| u32_at(bytes, 328 + 4 * at));
         Ok(Some(Superblock {
             epoch: u64_at(bytes, 16),
             uuid: id(24),
@@ -314,6 +341,7 @@ impl Superblock {
             flushed,
             items,
             session: id(308),
+            growths: growths.collect(),
         }))
     }
 }
@@ -484,6 +512,7 @@ mod tests {
             flushed: core::array::from_fn(|db| db as u32),
             items: core::array::from_fn(|db| 7 << db),
             session: [5; 16],
+            growths: vec![7, 1 << 20, 9],
         };
         let mut bytes = written.write();
         assert_eq!(Superblock::read(&bytes).unwrap(), Some(written));

@@ -9,6 +9,7 @@
 //! | `gc_read_buffer.rs` | [`Emptying`] | bytes of the segment being emptied |
 //! | `fetch.rs` | [`Fetches`] | items that are read back |
 //! | `recovery_writes.rs`, `journal.rs`, `checkpoint.rs` | [`Restart`] | superblock, journal, checkpoint, items per database |
+//! | `shared_growths.rs`, `growth.rs` | [`SharedGrowths`] | how far the device has grown |
 //! | `requests.rs`, `syncs.rs`, `removals.rs` | [`Requests`] | the device, how far writes are durable, removals that are not yet durable |
 //!
 //! [`recover`] opens a region. [`format`] has the on-device format; `docs/store-format.md` draws it.
@@ -33,11 +34,13 @@ mod fetch;
 mod filling;
 pub mod format;
 mod gc_read_buffer;
+pub mod growth;
 mod journal;
 mod recover;
 mod recovery_writes;
 mod removals;
 mod requests;
+mod shared_growths;
 mod stats;
 mod syncs;
 mod types;
@@ -45,7 +48,7 @@ mod write_buffers;
 
 use std::sync::Arc;
 
-use tiermem_policy::log::{Appended, LogPlace, SEGMENT_HEADER_BYTES, Stream};
+use tiermem_policy::log::{Appended, Growths, LogPlace, SEGMENT_HEADER_BYTES, Stream};
 use tiermem_policy::shard::{Away, Duty, Lying, Shard};
 use tiermem_sys::aligned::AlignedBuffer;
 
@@ -54,16 +57,20 @@ pub use fetch::{FetchId, FlashItem};
 use format::{BLOCK_BYTES, ITEM_HEADER_BYTES, ItemHeader, Layout};
 use gc_read_buffer::Emptying;
 use journal::Record;
+pub use recover::found_region_bytes;
 use recovery_writes::Restart;
 use requests::{Purpose, Requests};
+pub use shared_growths::SharedGrowths;
 pub use stats::FlashStats;
 pub use syncs::Moment;
 use tiermem_tier::block::{BlockError, Completion, Request};
 pub use types::{Durability, FlashConfig, FlashError};
 use write_buffers::Segments;
 
-/// The version of everything here. Another one is refused.
-pub const VERSION: u32 = 1;
+/// The version of everything here. A later one is refused.
+pub const VERSION: u32 = 2;
+/// That of regions that never grew, so that the builds before know them.
+const VERSION_UNGROWN: u32 = 1;
 
 /// Databases that items are counted by.
 pub const DATABASES: usize = 16;
@@ -74,6 +81,9 @@ const WRITE_ERRORS_MAX: u32 = 16;
 /// The flash tier of one shard.
 pub struct Flash {
     layout: Layout,
+    /// What the regions of the device were given, and this one has taken.
+    growths: Growths,
+    shared_growths: SharedGrowths,
     requests: Requests,
     segments: Segments,
     restart: Restart,

@@ -2,6 +2,9 @@
 //! index from the last checkpoint and the journal behind it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use super::fetch::Fetches;
 use super::format::{
@@ -15,7 +18,7 @@ use super::requests::Requests;
 use super::syncs::Syncs;
 use super::write_buffers::Segments;
 use super::{DATABASES, Durability, Flash, FlashConfig, FlashError, FlashStats, HASH_PROBE};
-use tiermem_policy::log::{Filled, LogConfig, LogPlace};
+use tiermem_policy::log::{Filled, Growths, LOG_PAGE_BYTES, LogConfig, LogPlace, PAGES_MAX};
 use tiermem_policy::shard::LogState;
 use tiermem_tier::block::BlockIo;
 
@@ -49,11 +52,12 @@ impl Flash {
             region_bytes: config.region_bytes,
             segment_bytes: config.segment_bytes,
         };
-        let layout =
+        let ungrown =
             Layout::divide(config.start, config.region_bytes, config.segment_bytes).ok_or_else(too_small)?;
         let log = LogConfig::in_region(config.region_bytes, config.segment_bytes).ok_or_else(too_small)?;
-        let (admission, reserve) = (config.admission, config.reserve);
-        let mut state = LogState::new(LogConfig { admission, reserve, ..log });
+        let (layout, growths) = grown(io.as_mut(), &ungrown, config)?;
+        let (admission, reserve, segments) = (config.admission, config.reserve, layout.segments);
+        let mut state = LogState::new(LogConfig { admission, reserve, segments, ..log });
         let fresh = Superblock {
             epoch: 0,
             uuid: config.uuid,
@@ -75,6 +79,7 @@ impl Flash {
             flushed: [0; DATABASES],
             items: [0; DATABASES],
             session: config.session,
+            growths: growths.given().to_vec(),
         };
         let found = superblock(io.as_mut(), &layout, config, &hash)?;
         let recovered = match found {
@@ -90,11 +95,13 @@ impl Flash {
         let syncs = Syncs::new(config.durability == Durability::Power);
         let mut requests = Requests::new(io, syncs);
         let segments = Segments::new(layout.segment_bytes, superblock.uuid);
-        let mut restart = Restart::new(layout, superblock, journal, items);
+        let mut restart = Restart::new(layout.clone(), superblock, journal, items);
         let records = restart.begin_run(&mut requests)?;
         state.set_journal(records, needs_other_half);
         let flash = Flash {
             layout,
+            growths,
+            shared_growths: config.growths.clone(),
             requests,
             segments,
             restart,
@@ -116,6 +123,60 @@ fn beginning(superblock: &Superblock) -> Position {
     let Superblock { journal_half: half, journal_skipped: skipped, journal_sequence: sequence, .. } =
         *superblock;
     Position { half: half & 1, skipped, sequence }
+}
+
+/// Bytes of each region of a file or device that has the first of `shards` such regions.
+pub fn found_region_bytes(path: &Path, shards: u32, segment_bytes: u32) -> Option<u64> {
+    let file = File::open(path).ok()?;
+    let found = (0..2u64).filter_map(|which| {
+        let mut block = [0; BLOCK_BYTES];
+        file.read_exact_at(&mut block, which * BLOCK_BYTES as u64).ok()?;
+        Superblock::read(&block).ok()?
+    });
+    let newest = found.max_by_key(|found| found.epoch)?;
+    let is_ours = (newest.shard, newest.shards, newest.segment_bytes) == (0, shards, segment_bytes);
+    is_ours.then_some(newest.region_bytes)
+}
+
+/// Which part of what device it is.
+fn division(superblock: &Superblock) -> (u32, u32, u64, u32) {
+    (superblock.shard, superblock.shards, superblock.region_bytes, superblock.segment_bytes)
+}
+
+fn wanted(config: &FlashConfig) -> (u32, u32, u64, u32) {
+    (config.shard, config.shards, config.region_bytes, config.segment_bytes)
+}
+
+/// The layout with what its region was given later; also where its items count no more.
+fn grown(
+    io: &mut dyn BlockIo,
+    layout: &Layout,
+    config: &FlashConfig,
+) -> Result<(Layout, Growths), FlashError> {
+    let mut given = Vec::new();
+    for which in (0..2).filter(|_| !config.reset) {
+        let mut block = [0; BLOCK_BYTES];
+        io.read_at(layout.superblock(which), &mut block)?;
+        let found = Superblock::read(&block)?.filter(|it| division(it) == wanted(config));
+        // Both are of the same growths, or the newer one has one more.
+        given = found.map(|it| it.growths).filter(|it| it.len() > given.len()).unwrap_or(given);
+    }
+    let growths = Growths::new(config.region_bytes, config.segment_bytes, config.shards, given);
+    let segments = growths.given().iter().try_fold(layout.segments, |sum, &more| sum.checked_add(more));
+    let pages = segments.map(|it| u64::from(it) * u64::from(config.segment_bytes / LOG_PAGE_BYTES));
+    if pages.is_none_or(|it| it > u64::from(PAGES_MAX)) {
+        return Err(FlashError::Foreign);
+    }
+    if !growths.given().is_empty() {
+        let region_bytes = growths.capacity_bytes();
+        if let Some(found_bytes) = config.found_bytes.filter(|&it| it < region_bytes) {
+            return Err(FlashError::Truncated { found_bytes, region_bytes });
+        }
+        // It may be opened with less than it has grown to.
+        io.grow(region_bytes)?;
+    }
+    config.growths.note_found(growths.given());
+    Ok((layout.with_growths(&growths, config.shard), growths))
 }
 
 /// The superblock from which to recover; `None`: begin empty.
@@ -147,13 +208,11 @@ pub fn superblock(
         // Two torn blocks of our own cannot be distinguished from foreign data, which are overwritten only on request.
         return if blank { Ok(None) } else { Err(FlashError::Foreign) };
     };
-    let division = |it: &Superblock| (it.shard, it.shards, it.region_bytes, it.segment_bytes);
-    let wanted = (config.shard, config.shards, config.region_bytes, config.segment_bytes);
-    if division(&found) != wanted {
+    if division(&found) != wanted(config) {
         let words = |(shard, shards, region, segment): (u32, u32, u64, u32)| {
             format!("shard {shard} of {shards}, {region} bytes in segments of {segment}")
         };
-        return Err(FlashError::Mismatch { found: words(division(&found)), wanted: words(wanted) });
+        return Err(FlashError::Mismatch { found: words(division(&found)), wanted: words(wanted(config)) });
     }
     let region_end = config.start + config.region_bytes;
     if let Some(found_bytes) = config.found_bytes.filter(|&it| it < region_end) {

@@ -1,7 +1,7 @@
 //! Bytes that a restart reads: superblocks, the journal, the checkpoint under way. The
 //! [`Shard`] decides when a checkpoint is made and which part of the journal is overwritten.
 
-use tiermem_policy::log::{Filled, LogPlace};
+use tiermem_policy::log::{Filled, Growths, LogPlace};
 use tiermem_policy::shard::{Parts, Recorded, Shard};
 
 use super::checkpoint::Gathered;
@@ -91,6 +91,27 @@ impl Restart {
         // Or else, after power loss, the run before would seem to be the last one, and what this one removes be there again.
         requests.sync_now()?;
         Ok(u64::from(self.journal.position().skipped))
+    }
+
+    /// The device has grown: what a restart finds says so before anything lies there.
+    ///
+    /// # Errors
+    /// When the device cannot be written.
+    pub fn grow(&mut self, growths: &Growths, requests: &mut Requests) -> Result<(), FlashError> {
+        growths.given().clone_into(&mut self.superblock.growths);
+        self.layout = self.layout.with_growths(growths, self.superblock.shard);
+        if self.is_blank {
+            // A restart finds nothing, and must not, until a checkpoint is named.
+            return Ok(());
+        }
+        let mut written = self.write_superblock(requests);
+        if written.is_ok() && requests.syncs().is_wanted() {
+            written = requests.sync_now().map_err(FlashError::from);
+        }
+        if let Err(error) = &written {
+            self.give_up(&error.to_string(), requests);
+        }
+        written
     }
 
     /// Gathers a record of something that has changed.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fetch::FetchId;
 use super::syncs::Syncs;
-use tiermem_tier::block::{BlockError, BlockIo, Completion, Request};
+use tiermem_tier::block::{BlockError, BlockIo, Completion, OpenError, Request};
 
 /// Purpose of a request to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +136,14 @@ impl Requests {
     /// When the device cannot.
     pub fn sync_now(&mut self) -> Result<(), BlockError> {
         self.io.sync()
+    }
+
+    /// Sees to it that the device has so many bytes, and waits for that.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
+        self.io.grow(capacity_bytes)
     }
 
     /// Durability of writes.

@@ -81,7 +81,7 @@ impl Flash {
         let given_up = self.restart.given_up();
         FlashStats {
             log: log.counters(),
-            capacity_bytes: self.restart.superblock().region_bytes,
+            capacity_bytes: self.growths.region_capacity_bytes(),
             items: self.items.iter().sum(),
             live_bytes: log.live_bytes(),
             room_bytes: log.room_bytes(),

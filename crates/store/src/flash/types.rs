@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-use tiermem_policy::log::{Admission, RESERVE};
+use tiermem_policy::log::{Admission, CannotGrow, RESERVE};
 
-use super::VERSION;
-use tiermem_tier::block::BlockError;
+use super::{SharedGrowths, VERSION};
+use tiermem_tier::block::{BlockError, OpenError};
 
 /// Why a flash tier cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +57,12 @@ pub enum FlashError {
         /// What the configuration says.
         wanted: String,
     },
+    /// It cannot grow.
+    #[error(transparent)]
+    CannotGrow(#[from] CannotGrow),
+    /// The file or device cannot grow.
+    #[error(transparent)]
+    NoRoom(#[from] OpenError),
     /// A restart would not find what is there.
     #[error("{0}")]
     Unrecoverable(String),
@@ -101,6 +107,8 @@ pub struct FlashConfig {
     pub shard: u32,
     /// Number of shards.
     pub shards: u32,
+    /// Growths of the device, which all shards share.
+    pub growths: SharedGrowths,
     /// Length of the file before it was opened, where it is one.
     pub found_bytes: Option<u64>,
     /// Whether to overwrite existing contents.
@@ -128,6 +136,7 @@ impl FlashConfig {
             reserve: RESERVE,
             shard: 0,
             shards: 1,
+            growths: SharedGrowths::default(),
             found_bytes: None,
             reset: false,
             boot_id: [0; 16],

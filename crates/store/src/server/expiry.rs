@@ -60,6 +60,7 @@ mod tests {
     use tiermem_base::{Bytes, TierKind, TierSpec};
     use tokio::runtime::{Builder, LocalOptions};
 
+    use super::super::memory_limit::KnownLimit;
     use super::*;
     use crate::engine::{Condition, Engine, EngineConfig, Expiry};
     use crate::server::ServerConfig;
@@ -71,7 +72,8 @@ mod tests {
     fn one_tick_is_enough_for_all_that_has_expired() {
         let engine = Engine::new(EngineConfig::new(vec![TierSpec::new(TierKind::Dram, Bytes(32 << 20))]));
         let config = ServerConfig::default();
-        let mut core = Core::new(&config, engine.expect("memory"), 0, Arc::default(), None);
+        let mut core =
+            Core::new(&config, engine.expect("memory"), 0, Arc::default(), None, KnownLimit::default());
         core.read_clock();
         // Buckets of expiry are a tenth of a second wide.
         let over_ms = core.engine.clock_ms() + 1;

@@ -1,12 +1,14 @@
 //! Size of the memory tiers: what `maxmemory` says, or less where the process may not have so much any more.
 //!
-//! The control group's limit may be lowered while the store runs. So it is read again each second, and the tiers shrink to what it
-//! leaves them, before the kernel ends a process that is above it.
+//! The control group's limit may be lowered while the store runs. So one shard reads it again each second, for all of them
+//! ([`KnownLimit`]), and the tiers shrink to what it leaves them ([`Allowance`]) before the kernel ends a process that is above it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tiermem_base::Bytes;
-use tiermem_policy::shard_memory::Resize;
+use tiermem_policy::shard_memory::{Allowance, LimitChange, Resize};
 use tiermem_sys::memory::{LimitSource, MemoryLimit};
 
 use crate::engine::{Engine, Eviction};
@@ -17,28 +19,59 @@ const LOOK_TICKS: u64 = 10;
 /// Time of one tick in which items leave tiers that have shrunk; requests wait meanwhile.
 const SETTLE: Duration = Duration::from_millis(2);
 
+/// The limit of the process as it was read last, which all shards know.
+#[derive(Clone, Debug)]
+pub(super) struct KnownLimit(Arc<AtomicU64>);
+
+impl Default for KnownLimit {
+    fn default() -> Self {
+        KnownLimit(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+}
+
+impl KnownLimit {
+    /// The limit; `None`: there is none, or none was read yet.
+    fn bytes(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|bytes| *bytes < u64::MAX)
+    }
+
+    /// The machine's memory is no limit: it does not change.
+    fn set(&self, limit: Option<&MemoryLimit>) {
+        let bytes =
+            limit.filter(|limit| limit.source != LimitSource::Machine).map_or(u64::MAX, |limit| limit.bytes);
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+}
+
 /// The sizes of one shard's memory tiers.
 #[derive(Debug)]
 pub(super) struct MemorySize {
     resize: Resize,
     beside_tiers_bytes: u64,
-    /// What the limit leaves the tiers; `None`: there is none.
-    allowed_bytes: Option<u64>,
+    known: KnownLimit,
+    /// The limit that the tiers have; `None`: there is none.
+    limit_bytes: Option<u64>,
     ticks: u64,
     is_settled: bool,
-    /// One shard tells of a changed limit.
-    tells: bool,
+    /// One shard reads the limit, and tells of a changed one.
+    is_reader: bool,
 }
 
 impl MemorySize {
-    pub(super) fn new(maxmemory: Maxmemory, engine: &Engine, beside_tiers_bytes: u64, tells: bool) -> Self {
+    pub(super) fn new(
+        maxmemory: Maxmemory,
+        engine: &Engine,
+        beside_tiers_bytes: u64,
+        (known, is_reader): (KnownLimit, bool),
+    ) -> Self {
         MemorySize {
             resize: Resize::new(maxmemory.most_bytes, engine.memory().resizable()),
             beside_tiers_bytes,
-            allowed_bytes: None,
+            known,
+            limit_bytes: None,
             ticks: 0,
             is_settled: true,
-            tells,
+            is_reader,
         }
     }
 
@@ -49,18 +82,22 @@ impl MemorySize {
         engine: &mut Engine,
         limit: impl FnOnce() -> Option<MemoryLimit>,
     ) {
-        if self.ticks.is_multiple_of(LOOK_TICKS) {
-            let limit = limit().filter(|limit| limit.source != LimitSource::Machine);
-            let allowed = limit.map(|limit| limit.bytes.saturating_sub(self.beside_tiers_bytes));
-            if allowed != self.allowed_bytes {
-                self.tell(allowed, maxmemory, engine);
-                self.allowed_bytes = allowed;
-            }
+        if self.is_reader && self.ticks.is_multiple_of(LOOK_TICKS) {
+            self.known.set(limit().as_ref());
         }
         self.ticks += 1;
-        let bytes = self.allowed_bytes.map_or(maxmemory.bytes, |allowed| allowed.min(maxmemory.bytes));
+        let allowance = Allowance {
+            most_bytes: maxmemory.most_bytes,
+            wanted_bytes: maxmemory.bytes,
+            beside_bytes: self.beside_tiers_bytes,
+        };
+        let limit_bytes = self.known.bytes();
+        if self.is_reader {
+            tell(allowance, self.limit_bytes, limit_bytes, engine);
+        }
+        self.limit_bytes = limit_bytes;
         let before = self.resize.bytes();
-        self.resize.set(bytes, &mut engine.memory_mut());
+        self.resize.set(allowance.tier_bytes(limit_bytes), &mut engine.memory_mut());
         self.is_settled &= self.resize.bytes() >= before;
         if !self.is_settled {
             let start = Instant::now();
@@ -68,21 +105,23 @@ impl MemorySize {
             self.is_settled = engine.memory().are_within_capacity();
         }
     }
+}
 
-    fn tell(&self, allowed: Option<u64>, maxmemory: Maxmemory, engine: &Engine) {
-        let (before, now) = (self.allowed_bytes.unwrap_or(u64::MAX), allowed.unwrap_or(u64::MAX));
-        if !self.tells || before.min(now) >= maxmemory.bytes {
-            return;
+/// Says what a changed limit does.
+fn tell(allowance: Allowance, before_bytes: Option<u64>, now_bytes: Option<u64>, engine: &Engine) {
+    let to = Bytes(allowance.tier_bytes(now_bytes));
+    match allowance.change(before_bytes, now_bytes) {
+        LimitChange::None => {}
+        LimitChange::Grows => {
+            tracing::info!(tiers = %to, "the memory limit was raised: the memory tiers grow")
         }
-        let least = Resize::least_bytes(maxmemory.most_bytes);
-        let to = Bytes(now.clamp(least, maxmemory.bytes));
-        if now > before {
-            tracing::info!(tiers = %to, "the memory limit was raised: the memory tiers grow");
-        } else if now < least {
+        LimitChange::TooLow => {
             tracing::warn!(tiers = %to, "the memory limit leaves less than the tiers can shrink to: the kernel may end the process");
-        } else if engine.memory().eviction() == Eviction::Forbidden {
+        }
+        LimitChange::Shrinks if engine.memory().eviction() == Eviction::Forbidden => {
             tracing::warn!(tiers = %to, "the memory limit was lowered, and maxmemory-policy forbids to evict what is above it");
-        } else {
+        }
+        LimitChange::Shrinks => {
             tracing::warn!(tiers = %to, "the memory limit was lowered: the memory tiers shrink");
         }
     }
@@ -111,7 +150,7 @@ mod tests {
             engine.set(0, &key.to_le_bytes(), &[1; 1000], Condition::Always, Expiry::Never).unwrap();
         }
         let maxmemory = |bytes| Maxmemory { bytes: bytes * MIB, most_bytes: 48 * MIB, has_dax: false };
-        let mut size = MemorySize::new(maxmemory(48), &engine, 10 * MIB, true);
+        let mut size = MemorySize::new(maxmemory(48), &engine, 10 * MIB, (KnownLimit::default(), true));
         let mut settled = |engine: &mut Engine, maxmemory: Maxmemory, limit_mib: u64| {
             for _ in 0..100_000 {
                 size.tick(maxmemory, engine, || limit(limit_mib * MIB));
@@ -134,5 +173,28 @@ mod tests {
         assert_eq!(settled(&mut engine, maxmemory(48), 3), [2, 4]);
         assert_eq!(settled(&mut engine, maxmemory(48), 1000), [16, 32]);
         assert!(engine.stats().keys > 1000, "what fitted is there still");
+    }
+
+    #[test]
+    fn one_shard_reads_the_limit_for_all() {
+        let engine = || {
+            let tiers = vec![TierSpec::new(TierKind::Dram, Bytes(16 * MIB))];
+            Engine::new(EngineConfig { spin: false, ..EngineConfig::new(tiers) }).unwrap()
+        };
+        let maxmemory = Maxmemory { bytes: 32 * MIB, most_bytes: 32 * MIB, has_dax: false };
+        let (mut first, mut second, known) = (engine(), engine(), KnownLimit::default());
+        let size = |engine: &Engine, reads| MemorySize::new(maxmemory, engine, MIB, (known.clone(), reads));
+        let (mut reads, mut knows) = (size(&first, true), size(&second, false));
+        let mut looks = 0;
+        for tick in 0..200 {
+            reads.tick(maxmemory, &mut first, || {
+                looks += 1;
+                limit(if tick < 100 { 17 * MIB } else { 9 * MIB })
+            });
+            knows.tick(maxmemory, &mut second, || unreachable!("another shard does"));
+            let part = if tick < 100 { 8 } else { 4 };
+            assert_eq!([&first, &second].map(|it| it.memory().capacity_bytes(0)), [part * MIB; 2], "{tick}");
+        }
+        assert_eq!(looks, 20, "once a second");
     }
 }

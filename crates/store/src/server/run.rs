@@ -20,6 +20,7 @@ use super::accept::{Certificate, Entrance, reload_on_hangup};
 use super::background_save::save_when_asked;
 use super::bind::{ServeError, Server};
 use super::expiry::expire_when_late;
+use super::memory_limit::KnownLimit;
 use super::shard_context::{Core, Shard};
 use super::snapshot::Snapshot;
 use crate::engine::Engine;
@@ -34,6 +35,7 @@ struct Plan {
     tcp_port: u16,
     tls_port: u16,
     certificate: Option<Certificate>,
+    known_limit: KnownLimit,
 }
 
 /// A shard and its event loop.
@@ -61,7 +63,14 @@ impl Stage {
             .on_thread_unpark(move || flag.store(true, Ordering::Relaxed))
             .build_local(LocalOptions::default())
             .map_err(ServeError::EventLoop)?;
-        let mut core = Core::new(&plan.config, engine, plan.tcp_port, woken, mailboxes.clone());
+        let mut core = Core::new(
+            &plan.config,
+            engine,
+            plan.tcp_port,
+            woken,
+            mailboxes.clone(),
+            plan.known_limit.clone(),
+        );
         core.host.tls_port = plan.tls_port;
         let shard = Rc::new(RefCell::new(core));
         let certificate = plan.certificate.clone();
@@ -129,7 +138,8 @@ impl Server {
         let Server { config, mut engines, tcp, tls, unix, watcher } = self;
         let (tls, certificate) = tls.unzip();
         let certificate = certificate.map(Certificate::new);
-        let plan = Arc::new(Plan { config, tcp_port, tls_port, certificate });
+        let plan =
+            Arc::new(Plan { config, tcp_port, tls_port, certificate, known_limit: KnownLimit::default() });
         let mut mailboxes = match engines.len() {
             1 => Vec::new(),
             shards => Mailboxes::open(shards),

@@ -12,10 +12,11 @@ use super::ServerConfig;
 use super::activity::activity;
 use super::clock::Clock;
 use super::latency::{Latency, summarize};
-use super::memory_limit::MemorySize;
+use super::memory_limit::{KnownLimit, MemorySize};
 use super::request_budget::{Budget, READ_BYTES};
 use super::shard_pipes::Links;
 use super::snapshot::Snapshot;
+use tiermem_policy::reply_room::ReplyRoom;
 use tiermem_policy::shard_memory::Member;
 
 use crate::clients::{Slot, TIGHT_OUTPUT_BYTES};
@@ -84,6 +85,7 @@ impl Core {
         tcp_port: u16,
         woken: Arc<AtomicBool>,
         mailboxes: Option<Mailboxes>,
+        known_limit: KnownLimit,
     ) -> Self {
         let clock = Clock::new(config.start, woken);
         let value_bytes_max = engine.value_bytes_max();
@@ -121,7 +123,7 @@ impl Core {
                 config.settings.maxmemory,
                 &engine,
                 config.beside_tiers_bytes,
-                placement.own == 0,
+                (known_limit, placement.own == 0),
             ),
             engine,
             host,
@@ -197,28 +199,22 @@ impl Core {
     }
 
     /// Says how long the next reply may be, and how much may be copied for others to have room: what is left of the memory for
-    /// replies. One longest value may always be had where any is left.
+    /// replies.
     #[inline]
     fn grant_replies(&mut self) {
         let waiting = self.reply_buffer_bytes();
         let all_waiting = self.share_reply_bytes(waiting);
-        let (most, Settings { output_bytes_max, output_total_bytes_max, .. }) =
-            (self.reply_bytes_max, &self.host.settings);
-        let twice = output_total_bytes_max.saturating_mul(2);
-        // With several shards a large reply is put together, so that what its client reads at once counts as if it were left.
-        let is_alone = self.host.mailboxes.is_none();
-        let total_bytes_max = if is_alone { *output_total_bytes_max } else { twice / 4 * 3 };
-        let left = total_bytes_max.saturating_sub(all_waiting);
-        let least = if left > 0 {
-            self.value_reply_bytes.max(*output_bytes_max)
-        } else if all_waiting < twice {
-            *output_bytes_max
-        } else {
-            // However many clients ask, they do not get more memory.
-            TIGHT_OUTPUT_BYTES
+        let Settings { output_bytes_max, output_total_bytes_max, .. } = self.host.settings;
+        let room = ReplyRoom {
+            total_bytes_max: output_total_bytes_max,
+            client_bytes_max: output_bytes_max,
+            value_reply_bytes: self.value_reply_bytes,
+            short_reply_bytes: TIGHT_OUTPUT_BYTES,
+            reply_bytes_max: self.reply_bytes_max,
+            has_shards: self.host.mailboxes.is_some(),
         };
-        self.host.reply_bytes_max = most.min(left.max(least));
-        self.host.replies_are_short = self.host.reply_bytes_max < most;
+        self.host.reply_bytes_max = room.grant(all_waiting);
+        self.host.replies_are_short = self.host.reply_bytes_max < room.reply_bytes_max;
         let copied_bytes_max =
             self.host.output_total_bytes_max().saturating_sub(waiting - self.engine.copied_bytes());
         self.engine.pins().set_copied_bytes_max(copied_bytes_max);

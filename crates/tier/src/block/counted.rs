@@ -1,11 +1,12 @@
 //! Counting device: counts requests and bytes, for `INFO`, metrics and write amplification.
 
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use slab::Slab;
 
-use super::{BlockError, BlockIo, Completion, Op, Request, Waker};
+use super::{BlockError, BlockIo, Completion, Op, OpenError, Request, Waker};
 
 /// Counters since the device was wrapped.
 #[derive(Clone, Debug)]
@@ -147,6 +148,10 @@ impl<B: BlockIo> BlockIo for Counted<B> {
         self.inner.notify(waker);
     }
 
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.pollable()
+    }
+
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
         let result = self.inner.write_at(offset, bytes);
         match result {
@@ -174,6 +179,10 @@ impl<B: BlockIo> BlockIo for Counted<B> {
 
     fn capacity_bytes(&self) -> u64 {
         self.inner.capacity_bytes()
+    }
+
+    fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
+        self.inner.grow(capacity_bytes)
     }
 
     fn describe(&self) -> &'static str {

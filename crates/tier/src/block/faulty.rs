@@ -2,12 +2,14 @@
 //! decided when it is submitted, so it follows from the seed and the order of submissions alone.
 //! What a failed read leaves in its buffer is rubbish.
 
+use std::os::fd::BorrowedFd;
+
 use slab::Slab;
 use tiermem_base::rng::Rng;
 
 use super::bad_places::{BadPlaces, spoil};
 use super::fault_source::{FaultSource, error_is_due, take_room};
-use super::{AlignedBuffer, BlockError, BlockIo, Completion, Op, Request, SECTOR_BYTES, Waker};
+use super::{AlignedBuffer, BlockError, BlockIo, Completion, Op, OpenError, Request, SECTOR_BYTES, Waker};
 
 /// Random faults. Probabilities are per request, also of `write_at`, `read_at` and `sync`; the default is none.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -225,6 +227,10 @@ impl<B: BlockIo> BlockIo for Faulty<B> {
         }
     }
 
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.pollable()
+    }
+
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
         match self.fate_of_write(offset, bytes.len()) {
             Fate::Done => self.inner.write_at(offset, bytes),
@@ -257,6 +263,10 @@ impl<B: BlockIo> BlockIo for Faulty<B> {
 
     fn capacity_bytes(&self) -> u64 {
         self.inner.capacity_bytes()
+    }
+
+    fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
+        self.inner.grow(capacity_bytes)
     }
 
     fn describe(&self) -> &'static str {

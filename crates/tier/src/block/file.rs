@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tiermem_sys::disk;
 
@@ -32,7 +33,7 @@ pub(super) struct BlockFile {
     pub(super) requests: Arc<File>,
     /// For what is small; it also holds the lock.
     pub(super) buffered: Arc<File>,
-    pub(super) capacity_bytes: u64,
+    capacity_bytes: AtomicU64,
     /// Whether requests go past the page cache.
     pub(super) direct: bool,
 }
@@ -58,19 +59,12 @@ impl BlockFile {
         if !disk::lock(&buffered).map_err(failed("lock"))? {
             return Err(OpenError::InUse { path });
         }
-        if is_device {
-            let has_bytes = io::Seek::seek(&mut &buffered, io::SeekFrom::End(0)).map_err(failed("size"))?;
-            if has_bytes < capacity_bytes {
-                return Err(OpenError::DeviceTooSmall { path, has_bytes, wanted_bytes: capacity_bytes });
+        reserve(&path, &buffered, is_device, capacity_bytes).inspect_err(|_| {
+            // Nobody else has it: it was made and locked here.
+            if is_new {
+                let _ = std::fs::remove_file(&path);
             }
-        } else {
-            reserve(&path, &buffered, capacity_bytes).inspect_err(|_| {
-                // Nobody else has it: it was made and locked here.
-                if is_new {
-                    let _ = std::fs::remove_file(&path);
-                }
-            })?;
-        }
+        })?;
         Self::with_locked(&path, buffered, capacity_bytes, false)
     }
 
@@ -87,12 +81,30 @@ impl BlockFile {
             Ok(None) => (buffered.clone(), false),
             Err(source) => return Err(OpenError::Io { what: "open past the page cache", path, source }),
         };
+        let capacity_bytes = AtomicU64::new(capacity_bytes);
         Ok(BlockFile { path, requests, buffered, capacity_bytes, direct })
+    }
+
+    /// See [`BlockIo::capacity_bytes`].
+    pub(super) fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes.load(Ordering::Relaxed)
+    }
+
+    /// See [`BlockIo::grow`].
+    pub(super) fn grow(&self, capacity_bytes: u64) -> Result<(), OpenError> {
+        if capacity_bytes <= self.capacity_bytes() {
+            return Ok(());
+        }
+        let failed = |source| OpenError::Io { what: "extend", path: self.path.clone(), source };
+        reserve(&self.path, &self.buffered, is_device(&self.path, &self.buffered)?, capacity_bytes)?;
+        disk::sync_data(&self.buffered).map_err(failed)?;
+        self.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     /// See [`BlockIo::write_at`].
     pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
-        check_range(Op::Write, offset, bytes.len() as u64, self.capacity_bytes)?;
+        check_range(Op::Write, offset, bytes.len() as u64, self.capacity_bytes())?;
         let error = |error| BlockError::from_io(Op::Write, offset, bytes.len(), &error);
         self.buffered.write_all_at(bytes, offset).map_err(error)
     }
@@ -100,7 +112,7 @@ impl BlockFile {
     /// See [`BlockIo::read_at`].
     pub(super) fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
         let len_bytes = bytes.len() as u64;
-        check_range(Op::Read, offset, len_bytes, self.capacity_bytes)?;
+        check_range(Op::Read, offset, len_bytes, self.capacity_bytes())?;
         self.buffered.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {
                 BlockError::Short { op: Op::Read, offset, len_bytes, done_bytes: 0 }
@@ -123,8 +135,18 @@ impl BlockFile {
     }
 }
 
-fn reserve(path: &Path, file: &File, capacity_bytes: u64) -> Result<(), OpenError> {
+/// Sees to it that a device has so many bytes, or a file the space for them. A file that cannot have it keeps its length.
+fn reserve(path: &Path, file: &File, is_device: bool, capacity_bytes: u64) -> Result<(), OpenError> {
     let path = path.to_owned();
+    if is_device {
+        return match io::Seek::seek(&mut &*file, io::SeekFrom::End(0)) {
+            Ok(has_bytes) if has_bytes < capacity_bytes => {
+                Err(OpenError::DeviceTooSmall { path, has_bytes, wanted_bytes: capacity_bytes })
+            }
+            Ok(_) => Ok(()),
+            Err(source) => Err(OpenError::Io { what: "size", path, source }),
+        };
+    }
     let (len, has_bytes) = file.metadata().map_or((0, 0), |it| (it.len(), it.blocks().saturating_mul(512)));
     let no_space = |path| {
         let free_bytes = disk::free_bytes(file).unwrap_or(0);

@@ -9,7 +9,7 @@ use tiermem_base::rng::Rng;
 
 use super::completion_queue::Bell;
 use super::medium::Medium;
-use super::{BLOCK_BYTES, BlockError, BlockIo, Completion, Op, Request, Waker, check_range};
+use super::{BLOCK_BYTES, BlockError, BlockIo, Completion, Op, OpenError, Request, Waker, check_range};
 
 /// The medium, which outlives its opened devices. Its clones are the same medium.
 #[derive(Clone, Debug)]
@@ -127,6 +127,11 @@ impl BlockIo for Immediate {
 
     fn capacity_bytes(&self) -> u64 {
         self.disk.lock().bytes().len() as u64
+    }
+
+    fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
+        self.disk.lock().grow(capacity_bytes as usize);
+        Ok(())
     }
 
     fn describe(&self) -> &'static str {

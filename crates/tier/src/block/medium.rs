@@ -34,6 +34,11 @@ impl Medium {
         Medium { bytes: vec![0; size_bytes], versions: BTreeMap::new(), written: 0 }
     }
 
+    /// Makes it at least this large; what comes to it is zeros, and durable.
+    pub fn grow(&mut self, size_bytes: usize) {
+        self.bytes.resize(size_bytes.max(self.bytes.len()), 0);
+    }
+
     /// The bytes that a reader sees now.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

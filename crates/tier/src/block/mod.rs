@@ -1,8 +1,8 @@
 //! Block devices for a flash tier.
 //!
 //! The seam is [`BlockIo`]: requests of whole blocks that never make the caller wait, and beside them
-//! small buffered reads and writes for rare metadata. Siblings: [`UringFile`] and [`ThreadedFile`] on a
-//! file or device, [`Immediate`] in memory and [`Simulated`] in virtual time; and wrappers around any of
+//! small buffered reads and writes for rare metadata. Siblings: [`UringFile`], [`PolledFile`] and [`ThreadedFile`]
+//! on a file or device, [`Immediate`] in memory and [`Simulated`] in virtual time; and wrappers around any of
 //! them: [`Faulty`], [`Throttled`], [`Counted`]. `tests/block_conformance.rs` runs against every one.
 
 mod bad_places;
@@ -13,9 +13,11 @@ mod error;
 pub(crate) mod fault_source;
 mod faulty;
 mod file;
+mod flight;
 mod immediate;
 mod medium;
 mod open;
+mod polled;
 mod seeds;
 mod served;
 mod simulated;
@@ -24,6 +26,7 @@ mod throttled;
 mod troubles;
 mod uring;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 pub use bad_places::{BadPlace, BadPlaces, Failing, spoil};
@@ -33,7 +36,8 @@ pub use error::{BlockError, OpenError};
 pub use faulty::{Faults, Faulty};
 pub use immediate::{Immediate, MemoryDisk};
 pub use medium::Medium;
-pub use open::{Backend, Existing, open, open_existing, open_shared};
+pub use open::{Backend, Existing, open, open_existing, open_polled, open_shared};
+pub use polled::PolledFile;
 pub use seeds::for_each_seed;
 pub use simulated::{Applied, Fate, Simulated, Simulation, Target, copy_some};
 pub use threads::ThreadedFile;
@@ -152,7 +156,13 @@ pub trait BlockIo: Send {
     fn in_flight(&self) -> usize;
     /// Sets the waker to call, once per batch and on any thread, whenever something
     /// may have completed since the last `completed`. It replaces the one set before.
+    /// What is told by [`Self::pollable`] alone needs no call.
     fn notify(&mut self, waker: Waker);
+    /// A descriptor, the same at all times, that polls as readable when something may have completed: whoever waits for the waker's
+    /// call waits for this as well.
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
     /// Writes through the page cache, synchronously, at any alignment: for the small things at the device's front. What was
     /// written survives the death of the process once this returns. Where the process dies in it, a front part may be
     /// written, and nothing behind a part that is not: Linux copies into the page cache in order.
@@ -163,6 +173,19 @@ pub trait BlockIo: Send {
     fn sync(&mut self) -> Result<(), BlockError>;
     /// The bytes that requests may lie in.
     fn capacity_bytes(&self) -> u64;
+    /// Makes the device at least this large, for all its users, who ask one at a time. The space is reserved, and durably the
+    /// device's; waits for that.
+    fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
+        let has_bytes = self.capacity_bytes();
+        if capacity_bytes <= has_bytes {
+            return Ok(());
+        }
+        Err(OpenError::DeviceTooSmall {
+            path: self.describe().into(),
+            has_bytes,
+            wanted_bytes: capacity_bytes,
+        })
+    }
     /// The implementation, for the log: a few words.
     fn describe(&self) -> &'static str {
         "a device"
@@ -188,6 +211,9 @@ impl<B: BlockIo + ?Sized> BlockIo for Box<B> {
     fn notify(&mut self, waker: Waker) {
         (**self).notify(waker);
     }
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        (**self).pollable()
+    }
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
         (**self).write_at(offset, bytes)
     }
@@ -199,6 +225,9 @@ impl<B: BlockIo + ?Sized> BlockIo for Box<B> {
     }
     fn capacity_bytes(&self) -> u64 {
         (**self).capacity_bytes()
+    }
+    fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
+        (**self).grow(capacity_bytes)
     }
     fn describe(&self) -> &'static str {
         (**self).describe()

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tiermem_sys::disk;
 
 use super::file::{BlockFile, is_device};
-use super::{BLOCK_BYTES, BlockIo, OpenError, ThreadedFile, UringFile};
+use super::{BLOCK_BYTES, BlockIo, OpenError, PolledFile, ThreadedFile, UringFile};
 
 /// Threads of [`Backend::Threads`]: as many requests as the kernel sees at once.
 const THREADS: usize = 16;
@@ -30,6 +30,16 @@ pub enum Backend {
 /// smaller. A block device is taken as it is. The file stays locked as long as the device lives.
 pub fn open(path: &Path, capacity_bytes: u64, backend: Backend) -> Result<Box<dyn BlockIo>, OpenError> {
     use_file(&Arc::new(BlockFile::open(path, capacity_bytes)?), backend)
+}
+
+/// The same for a caller that waits for the device's descriptor ([`BlockIo::pollable`]): no thread comes between it and the kernel where
+/// that has io_uring.
+pub fn open_polled(path: &Path, capacity_bytes: u64) -> Result<Box<dyn BlockIo>, OpenError> {
+    let file = Arc::new(BlockFile::open(path, capacity_bytes)?);
+    match PolledFile::with_ring(file.clone()) {
+        Ok(device) => Ok(Box::new(device)),
+        Err(_) => use_file(&file, Backend::Threads),
+    }
 }
 
 /// Opens the file for several users in one process, each with threads or a ring

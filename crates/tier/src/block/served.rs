@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::completion_queue::{CompletionReceiver, CompletionSender};
 use super::file::BlockFile;
-use super::{BlockError, BlockIo, Completion, Request, Waker};
+use super::{BlockError, BlockIo, Completion, OpenError, Request, Waker};
 
 /// The workers. Dropping them waits for requests in flight.
 pub trait Workers: Send {
@@ -37,7 +37,7 @@ impl<W: Workers> ServedFile<W> {
         let ServedFile { workers, file, completion_sender, completion_receiver } = self;
         let mut checked = requests.filter_map(|request| {
             completion_receiver.in_flight += 1;
-            match request.check(file.capacity_bytes) {
+            match request.check(file.capacity_bytes()) {
                 Ok(()) => Some(request),
                 Err(error) => {
                     completion_sender.put([request.done(Err(error))]);
@@ -87,7 +87,11 @@ impl<W: Workers> BlockIo for ServedFile<W> {
     }
 
     fn capacity_bytes(&self) -> u64 {
-        self.file.capacity_bytes
+        self.file.capacity_bytes()
+    }
+
+    fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
+        self.file.grow(capacity_bytes)
     }
 
     fn describe(&self) -> &'static str {

@@ -1,8 +1,9 @@
 //! Throttled device: adds a fixed latency and a bandwidth limit, in wall time, to the inner device.
 
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use super::{BlockError, BlockIo, Completion, Delays, Request, Waker};
+use super::{BlockError, BlockIo, Completion, Delays, OpenError, Request, Waker};
 
 /// The wrapper. No completion is taken before its [`Delays`] have passed. `write_at`, `read_at` and `sync` are as fast as they
 /// are.
@@ -56,6 +57,10 @@ impl<B: BlockIo> BlockIo for Throttled<B> {
         self.delays.notify(waker);
     }
 
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.pollable()
+    }
+
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
         self.inner.write_at(offset, bytes)
     }
@@ -70,6 +75,10 @@ impl<B: BlockIo> BlockIo for Throttled<B> {
 
     fn capacity_bytes(&self) -> u64 {
         self.inner.capacity_bytes()
+    }
+
+    fn grow(&mut self, capacity_bytes: u64) -> Result<(), OpenError> {
+        self.inner.grow(capacity_bytes)
     }
 
     fn describe(&self) -> &'static str {

@@ -11,15 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
-use tiermem_sys::uring::{Bell, Done, Ring, Work};
+use tiermem_sys::uring::{Bell, Ring};
 
 use super::completion_queue::{CompletionSender, completion_queue};
 use super::file::BlockFile;
+use super::flight::{ENTRIES, Flight};
 use super::served::{ServedFile, Workers};
-use super::{AlignedBuffer, BlockError, Completion, Op, OpenError, Request};
-
-/// Requests that the kernel sees at once; more wait in the queue.
-const ENTRIES: u32 = 256;
+use super::{BlockError, Completion, OpenError, Request};
 
 /// A file or block device with requests done through io_uring.
 pub type UringFile = ServedFile<UringThread>;
@@ -97,32 +95,6 @@ impl UringThread {
     }
 }
 
-/// A request in the ring.
-struct Flight {
-    token: u64,
-    op: Op,
-    offset: u64,
-    /// Bytes transferred before.
-    done: usize,
-    len: usize,
-}
-
-impl Flight {
-    fn end(self, buffer: AlignedBuffer, result: Result<(), BlockError>) -> Completion {
-        Completion { token: self.token, op: self.op, offset: self.offset, buffer, result }
-    }
-
-    fn push(self, ring: &mut Ring<Flight>, buffer: AlignedBuffer) {
-        let work = match self.op {
-            Op::Read => Work::Read,
-            Op::Write => Work::Write,
-            Op::Sync => Work::Sync,
-        };
-        let (offset, done) = (self.offset + self.done as u64, self.done);
-        ring.push(self, work, offset, done, buffer);
-    }
-}
-
 struct Thread {
     file: Arc<BlockFile>,
     requests: Receiver<Request>,
@@ -151,7 +123,7 @@ impl Thread {
             }
             let entered = ring.enter(true);
             self.asleep.store(false, Ordering::Relaxed);
-            ring.take(|done| match self.judge(done) {
+            ring.take(|done| match Flight::judge(&self.file, done) {
                 Ok(completion) => batch.push(completion),
                 Err(unfinished) => again.push(unfinished),
             });
@@ -170,9 +142,7 @@ impl Thread {
         let before = ring.in_flight();
         while !ring.is_full() {
             match self.requests.try_recv() {
-                Ok(Request { token, op, offset, buffer }) => {
-                    Flight { token, op, offset, done: 0, len: buffer.len() }.push(ring, buffer);
-                }
+                Ok(request) => Flight::begin(request, ring),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
                     self.open = false;
@@ -183,36 +153,11 @@ impl Thread {
         ring.in_flight() > before
     }
 
-    /// Whether a request is complete, or must continue.
-    fn judge(&self, done: Done<Flight>) -> Result<Completion, (Flight, AlignedBuffer)> {
-        let Done { what: mut flight, buffer, result } = done;
-        let (op, offset, len_bytes) = (flight.op, flight.offset, flight.len as u64);
-        let end = match result {
-            Ok(got) if flight.done + got >= flight.len => Ok(()),
-            Ok(got) => match self.file.advance(flight.done, got) {
-                Some(now) => {
-                    flight.done = now;
-                    return Err((flight, buffer));
-                }
-                None => Err(BlockError::Short { op, offset, len_bytes, done_bytes: flight.done as u64 }),
-            },
-            Err(errno) => match io::Error::from_raw_os_error(errno).kind() {
-                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => return Err((flight, buffer)),
-                _ => Err(BlockError::Os { op, offset, len_bytes, errno }),
-            },
-        };
-        Ok(flight.end(buffer, end))
-    }
-
     /// The ring is broken: all that is in flight, and all that will ever come, ends in an error.
     fn fail(&self, ring: Ring<Flight>) {
-        let error = |op, offset, len| Err(BlockError::device(op, offset, len));
-        self.completion_sender.put(ring.abandon().into_iter().map(|flight| {
-            let result = error(flight.op, flight.offset, flight.len);
-            flight.end(AlignedBuffer::empty(), result)
-        }));
+        self.completion_sender.put(ring.abandon().into_iter().map(Flight::fail));
         for request in &self.requests {
-            let result = error(request.op, request.offset, request.buffer.len());
+            let result = Err(BlockError::device(request.op, request.offset, request.buffer.len()));
             self.completion_sender.put([request.done(result)]);
         }
     }

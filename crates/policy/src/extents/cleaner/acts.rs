@@ -38,6 +38,16 @@ pub enum Act {
         /// The volume.
         volume: Volume,
     },
+    /// The volume's store need not keep these units, whose clean bytes leave the cache first. Answer with [`Outcome::Trimmed`],
+    /// [`Outcome::Failed`] or [`Outcome::Full`]. Writes to them go on meanwhile, and stay in the cache until that.
+    Trim {
+        /// Its name.
+        token: Token,
+        /// The volume.
+        volume: Volume,
+        /// Some of them may be dirty by now.
+        units: Range<u64>,
+    },
     /// The store has these units for good. Once the driver has noted that for good as well, it says so to
     /// [`crate::extents::Units::cleaned`], as far as they are not dirty again ([`super::Cleaner::lacks_nothing_of`]). There may be none;
     /// writers that wait try again in any case.
@@ -70,9 +80,11 @@ pub enum Outcome<'a> {
         /// The store's session.
         session: u64,
     },
+    /// The store has discarded the units, or whatever it does with a trim.
+    Trimmed,
     /// It was not done, or perhaps not.
     Failed,
-    /// The same of a [`Act::Send`] or [`Act::Flush`], because the store has no room.
+    /// The same of what a store was asked to do, because the store has no room.
     Full,
 }
 
@@ -82,6 +94,7 @@ pub(super) enum Pending {
     Copy { volume: Volume, units: Range<u64> },
     Send { volume: Volume, units: Range<u64>, asked_ns: u64 },
     Flush { volume: Volume, asked_ns: u64 },
+    Trim { volume: Volume },
 }
 
 /// The acts under way, by their names; names are used again.

@@ -47,6 +47,8 @@ pub struct Epochs {
     written: UnitSet,
     /// The units that it took before the flush that is under way.
     flushing: UnitSet,
+    /// Units that do not leave for now: something else is being done at their places in the store.
+    pub(super) held_back: UnitSet,
     /// When the first unit that is not in any epoch's dirty set became dirty.
     leaving_since_ns: u64,
     /// Where the elevator is.
@@ -66,6 +68,7 @@ impl Epochs {
             copied: UnitSet::default(),
             written: UnitSet::default(),
             flushing: UnitSet::default(),
+            held_back: UnitSet::default(),
             leaving_since_ns: u64::MAX,
             cursor: 0,
             written_bytes: 0,
@@ -184,7 +187,8 @@ impl Epochs {
         }
         let (mut left, begun) = (max_bytes / UNIT_BYTES, out.len());
         for range in [self.cursor..u64::MAX, 0..self.cursor] {
-            for run in self.list.epochs[0].dirty.runs(range, &[&self.taken, &self.copied]) {
+            let stay = [&self.taken, &self.copied, &self.held_back];
+            for run in self.list.epochs[0].dirty.runs(range, &stay) {
                 if left == 0 {
                     break;
                 }
@@ -208,7 +212,8 @@ impl Epochs {
         {
             self.list.begin();
         }
-        out.extend(self.list.epochs[0].dirty.runs(units, &[&self.taken, &self.copied]));
+        let stay = [&self.taken, &self.copied, &self.held_back];
+        out.extend(self.list.epochs[0].dirty.runs(units, &stay));
         self.leave(&out[begun..])
     }
 

@@ -39,6 +39,9 @@
 //! - **A store that failed is left alone**, 100 ms at first and twice as long each time, 30 s at most. Bytes whose write failed
 //!   are dirty again.
 //! - **A store without room** ([`no_room`]) is a store that failed; besides, writes that must wait for it are refused after a minute.
+//! - **A trim reaches the store behind the dirty bytes** ([`trims`]): when the store has all that was written before it, as an image as of
+//!   an earlier flush must have what was there. Units that are written meanwhile are taken out of it. The cache takes writes to what is
+//!   being trimmed, and sends them afterwards. A store that fails a trim is asked again as late as one that fails a write; writes go on.
 //! - **While the driver's log has no room nothing begins**: bytes that become clean must be noted there. Writes that have begun
 //!   go on.
 
@@ -46,7 +49,9 @@ mod acts;
 pub mod epochs;
 mod no_room;
 mod outcomes;
+mod pause;
 mod select;
+mod trims;
 mod volume;
 mod watermarks;
 
@@ -62,6 +67,7 @@ pub use acts::{Act, Outcome, Token};
 pub use watermarks::{CleanerRules, WriteBackOrder};
 
 use acts::{Pending, UnderWay};
+pub use volume::TrimsLeft;
 use volume::{ColdEnd, VolumeState};
 use watermarks::{ColdWatch, Scale, percent};
 
@@ -108,6 +114,8 @@ pub struct Standing {
     pub full_since_ns: Option<u64>,
     /// Whether writes that would have to wait for it are refused.
     pub refuses: bool,
+    /// What is left to do of its trims.
+    pub trims_left: TrimsLeft,
 }
 
 impl Standing {
@@ -145,6 +153,16 @@ pub struct Cleaner {
 
 fn units_of(range: &Range<u64>) -> Range<u64> {
     range.start / UNIT_BYTES..range.end.div_ceil(UNIT_BYTES)
+}
+
+/// Whether all units that are dirty here are dirty in the cache, and an act under way will tell the outcome of all that are
+/// leaving. There may be more of both: lost units stay dirty in the cache, and are on their way all the same.
+fn adds_up<O: Evict>(volumes: &[VolumeState], under_way: &UnderWay, extents: &Extents<O>) -> bool {
+    let dirty_bytes: u64 = volumes.iter().map(|volume| volume.epochs.dirty_bytes()).sum();
+    let is_answered = |(at, volume): (usize, &VolumeState)| {
+        volume.epochs.leaving_bytes() <= under_way.bytes_of(Volume(at as u16))
+    };
+    dirty_bytes <= extents.units().dirty_bytes() && volumes.iter().enumerate().all(is_answered)
 }
 
 impl Cleaner {
@@ -210,7 +228,7 @@ impl Cleaner {
 
     /// How a volume stands.
     pub fn standing(&self, volume: Volume) -> Standing {
-        let VolumeState { epochs, no_room, retry_at_ns, session, whole_since_ns, .. } = self.volume(volume);
+        let VolumeState { epochs, no_room, pause, session, whole_since_ns, .. } = self.volume(volume);
         let is_whole = self.rules.order == WriteBackOrder::Group && !epochs.list().is_under_way();
         Standing {
             dirty_bytes: epochs.dirty_bytes(),
@@ -221,10 +239,11 @@ impl Cleaner {
             groups: epochs.list().groups(),
             grown_groups: epochs.list().grown(),
             whole_since_ns: is_whole.then_some(*whole_since_ns),
-            retry_at_ns: *retry_at_ns,
+            retry_at_ns: pause.until_ns(),
             session: *session,
             full_since_ns: no_room.since_ns(),
             refuses: no_room.refuses(),
+            trims_left: self.volume(volume).trims_left(self.now_ns),
         }
     }
 
@@ -258,6 +277,14 @@ impl Cleaner {
         let epochs = &mut self.volume_mut(volume).epochs;
         epochs.boundary();
         (!epochs.is_empty()).then(|| epochs.current() - 1)
+    }
+
+    /// A client trims units, which nothing is being written to: they may hold anything until they are written anew. Their clean bytes are
+    /// not cached any more. The store hears of it when it has all that was written before.
+    pub fn trim(&mut self, volume: Volume, units: Range<u64>) {
+        let state = self.volume_mut(volume);
+        let epoch = state.epochs.current();
+        state.trims.add(&units, epoch);
     }
 
     /// Notes that a caller waits for a volume's epochs up to this one to be in the store.
@@ -303,6 +330,11 @@ impl Cleaner {
         let now_ns = self.now_ns;
         let Some(mode) = request.write else { return Verdict::Ready };
         let state = self.volume_mut(request.volume);
+        // Where the cache may have no place for it, a write in write-back mode goes to the store as well.
+        let may_go_past = || extents.units().has_lost(0..u64::MAX) || extents.map().retired_bytes() > 0;
+        if state.trims.are_asked(&request.units()) && (mode != Mode::WriteBack || may_go_past()) {
+            return Verdict::Busy;
+        }
         if mode != Mode::WriteBack {
             // Of another mode's time there may be bytes that the store must get first.
             state.is_waited_for |= !state.epochs.is_empty();
@@ -380,11 +412,15 @@ impl Cleaner {
             Verdict::Ready => {
                 self.cold_watch.allocated(plan.allocated_bytes);
                 let now_ns = self.now_ns;
-                let epochs = &mut self.volume_mut(request.volume).epochs;
+                let VolumeState { epochs, trims, .. } = self.volume_mut(request.volume);
+                if request.write.is_some() {
+                    trims.written(&request.units());
+                }
                 let epoch = epochs.current();
                 for range in &plan.dirtied {
                     // Dirty from now on, not from when the bytes are stored: a copy of them waits for that.
                     epochs.dirtied(units_of(range), epoch, now_ns);
+                    trims.written(&units_of(range));
                 }
             }
             Verdict::Clean => {
@@ -411,7 +447,7 @@ impl Cleaner {
     pub fn step<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, acts: &mut Vec<Act>) {
         self.tick(now_ns);
         let now_ns = self.now_ns;
-        debug_assert!(self.adds_up(extents));
+        debug_assert!(adds_up(&self.volumes, &self.under_way, extents));
         for (at, volume) in self.volumes.iter_mut().enumerate() {
             volume.look_for_room(now_ns, self.rules.full_wait_ns);
             if std::mem::take(&mut volume.calls_waiters) {
@@ -429,6 +465,14 @@ impl Cleaner {
         // The rest of a volume may be due in addition to what was taken: a step that follows at once then finds nothing more.
         while self.find_due(extents.geometry().capacity_bytes()) && self.take_due(acts) {}
         self.flush_due(extents, acts);
+        // One trim of each store at a time, behind all that was written before it.
+        for at in 0..self.volumes.len() {
+            if let Some(units) = self.volumes[at].next_trim(now_ns) {
+                let volume = Volume(at as u16);
+                let token = self.under_way.begin(Pending::Trim { volume });
+                acts.push(Act::Trim { token, volume, units });
+            }
+        }
         if let Some(until_ns) = self.next_ns(extents.units().dirty_bytes() > 0) {
             acts.push(Act::Wait { until_ns });
         }
@@ -441,16 +485,6 @@ impl Cleaner {
         let is_cold_due = self.cold_watch.next_ns().is_some_and(|next_ns| next_ns <= self.now_ns);
         dirty_bytes > 0
             && (is_cold_due || self.rules.excess_bytes(dirty_bytes, extents.geometry().capacity_bytes()) > 0)
-    }
-
-    /// Whether all units that are dirty here are dirty in the cache, and an act under way will tell the outcome of all that are
-    /// leaving. There may be more of both: lost units stay dirty in the cache, and are on their way all the same.
-    fn adds_up<O: Evict>(&self, extents: &Extents<O>) -> bool {
-        let dirty_bytes: u64 = self.volumes.iter().map(|volume| volume.epochs.dirty_bytes()).sum();
-        let is_answered = |(at, volume): (usize, &VolumeState)| {
-            volume.epochs.leaving_bytes() <= self.under_way.bytes_of(Volume(at as u16))
-        };
-        dirty_bytes <= extents.units().dirty_bytes() && self.volumes.iter().enumerate().all(is_answered)
     }
 
     /// Has stores flushed for which it is time.
@@ -498,13 +532,15 @@ impl Cleaner {
         let mut next_ns = self.cold_watch.next_ns().filter(|_| any_dirty).unwrap_or(u64::MAX);
         for volume in self.volumes.iter().filter(|volume| !volume.epochs.is_empty()) {
             let times = match volume.is_left_alone(self.now_ns) {
-                true => [Some(volume.retry_at_ns), None],
+                true => [Some(volume.pause.until_ns()), None],
                 false => [volume.old_ns(&self.rules), volume.hangs_at_ns()],
             };
             let refuses_at_ns = volume.no_room.refuses_at_ns(self.rules.full_wait_ns);
             let ahead = times.into_iter().chain([refuses_at_ns]).flatten().filter(|ns| *ns > self.now_ns);
             next_ns = ahead.fold(next_ns, u64::min);
         }
+        let trims_at_ns = self.volumes.iter().filter_map(|volume| volume.trims_at_ns(self.now_ns));
+        next_ns = trims_at_ns.fold(next_ns, u64::min);
         (next_ns < u64::MAX).then(|| next_ns.max(self.now_ns + 1))
     }
 }

@@ -22,7 +22,7 @@ impl Cleaner {
             (Some(Pending::Copy { volume, units }), Outcome::Failed) => {
                 let state = self.volume_mut(volume);
                 state.epochs.failed(units);
-                state.failed(now_ns);
+                state.pause.failed(now_ns);
             }
             (Some(Pending::Send { volume, units, asked_ns }), Outcome::Sent { session }) => {
                 let bytes = (units.end - units.start) * UNIT_BYTES;
@@ -43,8 +43,12 @@ impl Cleaner {
                     state.no_room.refused(now_ns, units.clone());
                 }
                 state.epochs.failed(units);
-                state.failed(now_ns);
+                state.pause.failed(now_ns);
             }
+            (
+                Some(Pending::Trim { volume }),
+                outcome @ (Outcome::Trimmed | Outcome::Failed | Outcome::Full),
+            ) => self.volume_mut(volume).trimmed(now_ns, outcome == Outcome::Trimmed),
             (
                 Some(Pending::Flush { volume, asked_ns }),
                 outcome @ (Outcome::Flushed { .. } | Outcome::Failed | Outcome::Full),
@@ -106,7 +110,7 @@ impl Cleaner {
         state.answered(now_ns);
         match outcome {
             Outcome::Flushed { session } if session == state.session => {
-                state.is_well();
+                state.pause.reset();
                 let mut runs = Vec::new();
                 state.flushed(now_ns, &mut runs);
                 acts.push(Act::Clean { volume, runs });
@@ -120,7 +124,7 @@ impl Cleaner {
                     state.flushed_without_room(now_ns);
                 }
                 state.epochs.lost_session();
-                state.failed(now_ns);
+                state.pause.failed(now_ns);
             }
         }
     }

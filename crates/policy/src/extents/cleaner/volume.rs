@@ -5,18 +5,29 @@ use std::ops::Range;
 use super::Token;
 use super::epochs::Epochs;
 use super::no_room::NoRoom;
+use super::pause::Pause;
+use super::trims::Trims;
 use super::watermarks::{CleanerRules, WriteBackOrder};
 use crate::extents::Verdict;
+use crate::extents::unit_set::UnitSet;
 
 /// Epochs that a volume may have before its writers wait for the oldest to be written back.
 const EPOCHS_MAX: usize = 16;
 /// Bytes of a volume that are copied at most, since writes over them would wait for the store otherwise.
 const COPIES_BYTES_MAX: u64 = 64 << 20;
-/// How long a store that failed is left alone at first, and at most; each failure in a row doubles it.
-const RETRY_NS: u64 = 100_000_000;
-const RETRY_NS_MAX: u64 = 30_000_000_000;
 /// A store that has not answered a request for this long hangs: its completions are not counted on.
 const HANG_NS: u64 = 1_000_000_000;
+
+/// What is left to do of a volume's trims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrimsLeft {
+    /// Nothing: the store has had all.
+    None,
+    /// The store failed the last one, or something else, and is left alone.
+    AfterPause,
+    /// Some are under way, or go when the store has what was written before them.
+    Some,
+}
 
 /// Dirty bytes at the cold end, when it was looked at last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,9 +72,9 @@ pub(super) struct VolumeState {
     /// A caller wants all epochs up to this one in the store.
     pub wanted: Option<u64>,
     /// The store failed: when to try again.
-    pub retry_at_ns: u64,
-    /// After how many failures in a row.
-    failures: u32,
+    pub pause: Pause,
+    /// Trims that the store has not had.
+    pub trims: Trims,
     /// Ranges that writes wait to change until they are copied.
     pub overwrites: Vec<Range<u64>>,
     /// When the last group ended.
@@ -89,8 +100,8 @@ impl VolumeState {
             no_room: NoRoom::default(),
             drains: false,
             wanted: None,
-            retry_at_ns: 0,
-            failures: 0,
+            pause: Pause::default(),
+            trims: Trims::default(),
             asked: 0,
             answered_ns: 0,
         }
@@ -140,7 +151,8 @@ impl VolumeState {
     /// Whether a write in write-back mode may change these units now, as far as older flushes are concerned.
     pub fn overwrite(&mut self, now_ns: u64, units: Range<u64>) -> Verdict {
         if self.epochs.list().order() == WriteBackOrder::Group && self.epochs.conflict(units.clone()) {
-            if self.may_copy(now_ns) {
+            // What is being trimmed leaves only after that, for which no write waits.
+            if self.may_copy(now_ns) && !self.trims.are_asked(&units) {
                 self.overwrites.push(units);
                 return Verdict::Busy;
             }
@@ -170,23 +182,50 @@ impl VolumeState {
         self.answered_ns = now_ns;
     }
 
-    /// The store failed, or what should go to it cannot be had: it is left alone for a while. What failed while it was left alone
-    /// already says nothing new.
-    pub fn failed(&mut self, now_ns: u64) {
-        if !self.is_left_alone(now_ns) {
-            let wait_ns = (RETRY_NS << self.failures.min(20)).min(RETRY_NS_MAX);
-            self.failures += 1;
-            self.retry_at_ns = now_ns.saturating_add(wait_ns);
+    /// Whether the store failed, or what should go to it could not be had: it is left alone for a while.
+    pub fn is_left_alone(&self, now_ns: u64) -> bool {
+        self.pause.is_on(now_ns)
+    }
+
+    /// The next units that the store may be asked to trim, if it is time. What goes to their places in the store waits for its answer.
+    pub fn next_trim(&mut self, now_ns: u64) -> Option<Range<u64>> {
+        let VolumeState { epochs, trims, pause, .. } = self;
+        if pause.is_on(now_ns) || trims.pause.is_on(now_ns) {
+            return None;
+        }
+        let units = trims.next(|epoch| epochs.is_flushed(epoch))?;
+        debug_assert!(
+            {
+                let mut runs = Vec::new();
+                epochs.lacks_nothing_of(units.clone(), &mut runs);
+                runs.len() == 1 && runs[0] == units
+            },
+            "what was written since is not trimmed"
+        );
+        epochs.held_back = UnitSet::of(units.clone());
+        Some(units)
+    }
+
+    /// The store has answered a trim.
+    pub fn trimmed(&mut self, now_ns: u64, is_done: bool) {
+        self.trims.answered(now_ns, is_done);
+        self.epochs.held_back.clear();
+    }
+
+    /// What is left to do of trims.
+    pub fn trims_left(&self, now_ns: u64) -> TrimsLeft {
+        match self.trims_at_ns(now_ns) {
+            _ if self.trims.is_empty() => TrimsLeft::None,
+            Some(_) => TrimsLeft::AfterPause,
+            None => TrimsLeft::Some,
         }
     }
 
-    /// Notes that bytes which the store took are durable: the store is well.
-    pub fn is_well(&mut self) {
-        self.failures = 0;
-    }
-
-    pub fn is_left_alone(&self, now_ns: u64) -> bool {
-        self.retry_at_ns > now_ns
+    /// When a trim goes that waits for nothing but that its store is left alone no longer.
+    pub fn trims_at_ns(&self, now_ns: u64) -> Option<u64> {
+        let at_ns = self.pause.until_ns().max(self.trims.pause.until_ns());
+        let waits = at_ns > now_ns && self.trims.may_be_due(|epoch| self.epochs.is_flushed(epoch));
+        waits.then_some(at_ns)
     }
 
     /// Whether it is unknown when the store will take bytes again.

@@ -22,11 +22,12 @@ fn find(name: &[u8]) -> Option<&'static Parameter> {
 }
 
 impl Live {
-    fn of(context: &Context<'_>) -> Live {
+    fn of(context: &mut Context<'_>) -> Live {
         Live {
             server: context.host.settings.clone(),
             policy: context.engine.memory().tuning(),
             division: context.engine.tenants().division(),
+            flash_bytes: context.engine.flash().device_bytes(),
         }
     }
 
@@ -105,6 +106,11 @@ pub(super) fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         set(&mut live, text).map_err(|problem| failed(name, &problem))?;
     }
     live.check().map_err(|(name, problem)| failed(name, &problem))?;
+    if live.flash_bytes != context.engine.flash().device_bytes() {
+        // The only one that may fail yet. It comes before all others, so that these are not changed then.
+        let grown = context.engine.flash().grow(live.flash_bytes);
+        grown.map_err(|error| failed("flash-capacity", &error.to_string()))?;
+    }
     context.engine.memory_mut().tune(live.policy);
     context.engine.tenants_mut().divide_by(live.division);
     context.host.change_settings(live.server);

@@ -16,6 +16,8 @@ pub struct Live {
     pub policy: Tuning,
     /// How memory is divided among tenants.
     pub division: Division,
+    /// Bytes of the flash tier's device; 0 where there is none.
+    pub flash_bytes: u64,
 }
 
 /// Why a value was not taken; what Redis says behind the dash.
@@ -60,6 +62,9 @@ pub(super) struct Parameter {
 
 /// The section of a file for parameters without a place of their own.
 pub(super) const CONFIG_SECTION: &str = "config";
+
+/// The section of a file with the tiers, each of which is a table of its own.
+pub(super) const TIER_SECTION: &str = "tier";
 
 /// A parameter that clients can see.
 pub(super) const fn fixed(name: &'static str, get: fn(&Context<'_>) -> String) -> Parameter {

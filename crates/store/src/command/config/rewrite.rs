@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use tiermem_base::Bytes;
+use tiermem_base::{Bytes, TierKind};
 use toml_edit::{DocumentMut, Item, Table, Value};
 
-use super::parameter::{Access, Form, Live, Parameter, Problem};
+use super::parameter::{Access, Form, Live, Parameter, Problem, TIER_SECTION};
 use super::table::PARAMETERS;
 use super::users;
 
@@ -18,6 +18,9 @@ pub(super) fn rewritten(text: &str, live: &Live) -> Result<String, Problem> {
     for parameter in PARAMETERS {
         let Access::Live { form, get, set } = parameter.access else { continue };
         let (section, key) = parameter.place;
+        if section == TIER_SECTION {
+            continue;
+        }
         let present = get(live);
         let old = document.get(section).and_then(|section| section.get(key)).and_then(Item::as_value);
         let told = old.map(file_text).unwrap_or_else(|| Some(get(&Live::default())));
@@ -30,6 +33,7 @@ pub(super) fn rewritten(text: &str, live: &Live) -> Result<String, Problem> {
             put(&mut document, parameter, file_value(form, &present)?)?;
         }
     }
+    put_flash_capacity(&mut document, live.flash_bytes)?;
     users::put(&mut document, &live.server.users)?;
     Ok(document.to_string())
 }
@@ -72,6 +76,23 @@ fn put(document: &mut DocumentMut, parameter: &Parameter, mut value: Value) -> R
         *value.decor_mut() = old.decor().clone();
     }
     table.insert(key, Item::Value(value));
+    Ok(())
+}
+
+/// Brings the capacity of the file's flash tier, if it has one, up to what the device has grown to. A device that has a little
+/// less, for it grows by whole segments, has what the file says.
+fn put_flash_capacity(document: &mut DocumentMut, bytes: u64) -> Result<(), Problem> {
+    let tiers = document.get_mut(TIER_SECTION).and_then(Item::as_array_of_tables_mut);
+    let is_flash =
+        |tier: &&mut Table| tier.get("kind").and_then(Item::as_str) == Some(TierKind::Flash.name());
+    let Some(tier) = tiers.into_iter().flat_map(|it| it.iter_mut()).find(is_flash) else { return Ok(()) };
+    let Some(old) = tier.get_mut("capacity").and_then(Item::as_value_mut) else { return Ok(()) };
+    let told = file_text(old).and_then(|text| text.parse::<Bytes>().ok());
+    if told.is_some_and(|Bytes(told)| told < bytes) {
+        let mut value = file_value(Form::Size, &bytes.to_string())?;
+        *value.decor_mut() = old.decor().clone();
+        *old = value;
+    }
     Ok(())
 }
 
@@ -148,6 +169,29 @@ name = \"dram\"
             assert!(text.contains(line), "{line}\n{text}");
         }
         assert_eq!(rewritten(&text, &live).unwrap(), text, "what was written is understood");
+    }
+
+    #[test]
+    fn a_flash_tier_that_has_grown_is_written_as_large_as_it_is() {
+        const TIERS: &str = "\
+[[tier]]
+kind = \"dram\"
+capacity = \"1GiB\"
+
+[[tier]]
+kind = \"flash\"
+capacity = \"4GiB\" # of the disk's 9
+";
+        let with = |flash_bytes| rewritten(TIERS, &Live { flash_bytes, ..Live::default() }).unwrap();
+        assert_eq!(with(4 << 30), TIERS);
+        assert_eq!(with((4 << 30) - 5), TIERS, "it was rounded down");
+        assert_eq!(with(0), TIERS);
+        assert_eq!(with(6 << 30), TIERS.replace("\"4GiB\"", "\"6GiB\""));
+        assert_eq!(
+            rewritten(FILE, &Live { flash_bytes: 1, ..live() }).unwrap(),
+            FILE,
+            "it is not in the file"
+        );
     }
 
     #[test]

@@ -10,8 +10,8 @@ use tiermem_policy::promotion_rule::Promotion;
 use tiermem_policy::shard_memory::Resize;
 
 use super::parameter::{
-    Form, Live, Parameter, Problem, fixed, in_seconds, live, number, seconds, share, size, switch, word,
-    word_for, yes_or_no,
+    Form, Live, Parameter, Problem, TIER_SECTION, fixed, in_seconds, live, number, seconds, share, size,
+    switch, word, word_for, yes_or_no,
 };
 use crate::clients::NotifyFlags;
 use crate::engine::DATABASES;
@@ -44,6 +44,8 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     fixed("appendonly", |_| "no".to_owned()),
     fixed("bind", |context| context.host.bind.clone()),
     fixed("databases", |_| DATABASES.to_string()),
+    live("flash-capacity", Form::Size, |it| it.flash_bytes.to_string(), set_flash_capacity)
+        .at(TIER_SECTION, "capacity"),
     fixed("io-threads", |_| "1".to_owned()),
     live(
         "latency-monitor-threshold",
@@ -231,6 +233,16 @@ pub(super) static PARAMETERS: &[Parameter] = &[
 fn set_notify(live: &mut Live, text: &str) -> Result<(), Problem> {
     let flags = NotifyFlags::parse(text.as_bytes());
     live.server.notify = flags.ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?;
+    Ok(())
+}
+
+/// Whether there is room for it is known when the device has grown.
+fn set_flash_capacity(it: &mut Live, text: &str) -> Result<(), Problem> {
+    let Bytes(bytes) = text.parse::<Bytes>().map_err(|error| error.to_string())?;
+    if bytes != it.flash_bytes && it.flash_bytes == 0 {
+        return Err("there is no flash tier: start the store with one".to_owned());
+    }
+    it.flash_bytes = bytes;
     Ok(())
 }
 
