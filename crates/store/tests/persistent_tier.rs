@@ -127,6 +127,17 @@ fn check_losses(machine: &Machine, engine: &mut Engine) {
     assert_eq!(stats.missing_bytes, 0);
     if machine.disk.is_none() {
         assert_eq!(engine.len(0), stats.tiers.iter().map(|tier| tier.items).sum::<u64>());
+        let (mut found, mut cursor) = (0, 0);
+        loop {
+            cursor = engine.keyspace().scan(0, cursor, 50, &mut |key, _| {
+                assert!(!key.is_empty(), "an item that is zeros");
+                found += 1;
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert!(found <= engine.len(0), "some may have expired");
     }
     assert_eq!(std::fs::metadata(&machine.path.0).unwrap().len(), 2 << 20);
 }
