@@ -9,7 +9,6 @@
 //! | a value was written, perhaps made of what was read | asks as well. The new value is removed then, and the request is an error |
 //! | replies are about to leave | asks as well. A client whose replies may have zeros in them is disconnected |
 //! | once a second | looks for losses that no access shows |
-//! | a file was made whole again | looks at all keys of the tier. If one is not its item's, more was lost than was missing: all of it goes |
 //!
 //! [`LosesParts::drop_lost`] drops the items: that needs no byte of them ([`LosesPages::lose_pages`]). Where flash
 //! has the same item, its key stays. Then the file is made whole again, with zeros, which are no items; if that fails (a full disk, a bad
@@ -24,7 +23,6 @@ use tiermem_policy::ladder::PAGE_BYTES;
 use tiermem_policy::shard::{Change, LosesPages, LostItem};
 
 use super::contents::Contents;
-use super::key_counts::POSITION_BITS;
 use super::losses::{LosesParts, LossReport};
 use super::pin::Holder;
 use super::{BetweenRequests, DATABASES, StoreError};
@@ -143,21 +141,16 @@ impl LosesParts for Contents {
             for (tier, pages) in self.items.tiers.take_lost() {
                 drop_pages(self, tier, &pages);
             }
-            // Looking at what is left may have shown more.
+            // Looking at what is left may have shown more. A hole that is not seen now is filled with zeros next, and never seen.
+            self.items.tiers.look_for_losses();
             if self.has_lost() {
                 continue;
             }
             let mended = self.items.tiers.mend();
-            if self.has_lost() {
-                continue;
+            if !self.has_lost() {
+                mended.into_iter().for_each(|(tier, outcome)| resize_to_what_is_there(self, tier, outcome));
+                return;
             }
-            for (tier, outcome) in mended {
-                if has_changed_keys(self, tier) {
-                    drop_pages(self, tier, &all_pages(self, tier));
-                }
-                resize_to_what_is_there(self, tier, outcome);
-            }
-            return;
         }
     }
 }
@@ -169,24 +162,6 @@ fn note_doubt(contents: &mut Contents) {
         contents.losses.is_doubtful = true;
         contents.drop_lost();
     }
-}
-
-/// Whether keys of a tier are others now than those that their items are looked up by. Then more of it was lost than is missing: a file that
-/// is made longer again has what was written since, and zeros beside it, and all of its space once it was made whole.
-fn has_changed_keys(contents: &Contents, tier: u8) -> bool {
-    let mut has_changed = false;
-    contents.shard.memory().keys().all(|hash, found| {
-        let Found::Item(id) = found else { return };
-        let loc = contents.shard.ladder().residents().nodes().loc(id);
-        let is_other = || (contents.items.hash_of_bytes(loc) ^ hash) >> (64 - POSITION_BITS) != 0;
-        has_changed |= loc.tier == tier && is_other();
-    });
-    has_changed
-}
-
-/// All pages of a tier.
-fn all_pages(contents: &Contents, tier: u8) -> Vec<Range<u32>> {
-    vec![0..contents.shard.ladder().residents().pages(usize::from(tier))]
 }
 
 fn drop_pages(contents: &mut Contents, tier: u8, pages: &[Range<u32>]) {

@@ -41,13 +41,6 @@ impl Memory {
     pub(super) fn key(&self, loc: Loc, header: Header) -> &[u8] {
         self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len))
     }
-
-    /// The hash of database and key, as they lie there.
-    #[inline]
-    pub(super) fn hash_of_bytes(&self, loc: Loc) -> u64 {
-        let header = self.header(loc);
-        self.hasher.hash(header.db, self.key(loc, header))
-    }
 }
 
 impl Items for Memory {
@@ -69,8 +62,9 @@ impl Items for Memory {
 
     #[inline]
     fn hash(&self, _: Id, loc: Loc) -> Option<u64> {
-        let hash = self.hash_of_bytes(loc);
-        let is_there = !self.tiers.keeps(loc.tier) || self.tiers.are_there(loc, self.header(loc).item_len());
+        let header = self.header(loc);
+        let hash = self.hasher.hash(header.db, self.key(loc, header));
+        let is_there = !self.tiers.keeps(loc.tier) || self.tiers.are_there(loc, header.item_len());
         is_there.then_some(hash)
     }
 
