@@ -95,6 +95,7 @@ def test_a_shortened_file_costs_its_items_alone(serve: Callable[..., Store], tmp
         for bytes_left in (20 * MIB + 1234, 9 * MIB, 0, FILE_BYTES - 4096):
             before = info("lost_items")
             eventually(lambda: store.snapshot()["engine"]["tiers"][1]["used_bytes"] > 16 * MIB, "the tier has items again")
+            eventually(lambda: not client.info("persistence")["rdb_bgsave_in_progress"], "the snapshot before is written")
             client.bgsave()
             os.truncate(path, bytes_left)
             if bytes_left < FILE_BYTES // 2:
