@@ -28,6 +28,12 @@ fn seen(world: &World) -> impl PartialEq + std::fmt::Debug + use<> {
     (places, tiers, world.ladder.transit().counters())
 }
 
+fn idle(world: &mut World) {
+    let mut acts = Vec::new();
+    world.ladder.idle(world.now, &mut acts);
+    world.execute(acts);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -40,13 +46,13 @@ proptest! {
     ) {
         let order = if lists { Order::Lists } else { Order::Sample { k: 5, by: Priority::Recency } };
         let mut worlds = worlds(charge_metadata, order);
+        // So that memory is taken ahead in each case, however few its requests.
+        worlds.iter_mut().for_each(idle);
         for (at, (what, key, bytes, pages)) in ops.into_iter().enumerate() {
             for world in &mut worlds {
                 match what {
                     0 => world.ladder.set_capacity(key % 2, pages * PAGE_BYTES),
-                    1 => {
-                        world.ladder.idle(world.now, &mut Vec::new());
-                    }
+                    1 => idle(world),
                     2..6 => {
                         if let Some(id) = world.ids.get_mut(key).and_then(Option::take) {
                             world.ladder.transit_mut().remove(id);
@@ -71,9 +77,7 @@ proptest! {
 #[test]
 fn memory_comes_before_the_first_item_and_stays_below_the_capacity() {
     let [mut ahead, _] = worlds(true, Order::Lists);
-    let mut acts = Vec::new();
-    ahead.ladder.idle(ahead.now, &mut acts);
-    ahead.execute(acts);
+    idle(&mut ahead);
     // A huge page of each tier.
     assert_eq!(ahead.populated, 64);
     for key in 0..KEYS {
