@@ -336,8 +336,7 @@ impl Core {
         self.ticks += 1;
         if self.ticks.is_multiple_of(SECOND_TICKS) {
             self.engine.flash().tick();
-            self.engine.between_requests().lost_parts().look();
-            self.tell_losses();
+            self.look_for_losses();
         }
         self.engine.commit();
         settle_idle(&mut self.engine, &mut self.host.clients);
@@ -364,8 +363,14 @@ impl Core {
         }
     }
 
+    /// Looks for lost parts of tiers, and says what was lost.
+    pub(super) fn look_for_losses(&mut self) {
+        self.engine.between_requests().lost_parts().look();
+        self.tell_losses();
+    }
+
     /// Says what was lost of tiers, and what to do about it.
-    fn tell_losses(&mut self) {
+    pub(super) fn tell_losses(&mut self) {
         for LossReport { tier, items, missing } in self.engine.between_requests().lost_parts().take_reports()
         {
             let tiers = self.engine.stats().tiers;
