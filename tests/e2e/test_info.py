@@ -99,7 +99,10 @@ def test_who_waits_and_what_is_tracked_is_counted(serve: Callable[..., Store]) -
         assert client.info("stats")["tracking_total_items"] == 0
 
 
-@pytest.mark.parametrize("half", [b"PIN", b"*2\r\n$3\r\nGET\r\n$100\r\nhalf", b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20", b"PING\r\n*2\r\n$3\r\nGE"])
+HALVES = [b"PIN", b"*2\r\n$3\r\nGET\r\n$100\r\nhalf", b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20", b"PING\r\n*2\r\n$3\r\nGE"]
+
+
+@pytest.mark.parametrize("half", HALVES)
 def test_half_a_command_shows_as_with_redis(store: Store, peer: Redis, half: bytes) -> None:
     with store.connect() as ours, peer.connect() as theirs, redis.Redis(port=store.port) as client, peer.client() as other:
 

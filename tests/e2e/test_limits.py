@@ -374,7 +374,9 @@ def test_large_replies_wait_for_one_another(serve: Callable[..., Store], leave: 
     with redis.Redis(port=store.port) as client:
         for name in names:
             client.set(name, LARGE)
-        threads = [threading.Thread(target=ask_and_leave if leave and number % 2 else read, args=() if leave and number % 2 else (number,)) for number in range(8)]
+        leavers = range(1, 8, 2) if leave else range(0)
+        threads = [threading.Thread(target=ask_and_leave) for _ in leavers]
+        threads += [threading.Thread(target=read, args=(number,)) for number in range(8) if number not in leavers]
         for thread in threads:
             thread.start()
         for thread in threads:

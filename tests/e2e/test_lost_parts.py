@@ -172,7 +172,8 @@ def test_a_value_that_is_being_sent_from_a_lost_place_ends_its_client(serve: Cal
 def test_a_stop_looks_for_losses_first(serve: Callable[..., Store], tmp_path: pathlib.Path, snapshot: bool, asked: str) -> None:
     """The store is stopped before it can have looked: a restart takes up its file, without a value of zeros."""
     path = tmp_path / "dax"
-    flags = ["--tier", "dram=4MiB", "--tier", f"dax:{path}=32MiB", *(["--snapshot", str(tmp_path / "snapshot")] if snapshot else [])]
+    flags = ["--tier", "dram=4MiB", "--tier", f"dax:{path}=32MiB"]
+    flags += ["--snapshot", str(tmp_path / "snapshot")] if snapshot else []
     store = serve(*flags)
     with connect(store) as client, store.connect() as last:
         for key in range(1000):
