@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from store import Store, eventually
+from peer import Redis
+from store import MIB, Store, eventually
 
 # What oliver006/redis_exporter, telegraf's redis input and Datadog's redisdb read of a server without replicas, cluster,
 # modules or persistence. Fields of allocators and forks that there are not here are left out; they skip what is missing.
@@ -96,3 +97,40 @@ def test_who_waits_and_what_is_tracked_is_counted(serve: Callable[..., Store]) -
         tracker.sendall(b"CLIENT TRACKING OFF\r\nCLIENT TRACKING ON BCAST PREFIX x PREFIX y\r\n")
         eventually(lambda: client.info("stats")["tracking_total_prefixes"] == 2, "two prefixes are followed")
         assert client.info("stats")["tracking_total_items"] == 0
+
+
+HALVES = [b"PIN", b"*2\r\n$3\r\nGET\r\n$100\r\nhalf", b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20", b"PING\r\n*2\r\n$3\r\nGE"]
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_half_a_command_shows_as_with_redis(store: Store, peer: Redis, half: bytes) -> None:
+    with store.connect() as ours, peer.connect() as theirs, redis.Redis(port=store.port) as client, peer.client() as other:
+
+        def shown(asked: redis.Redis) -> tuple[str, str]:
+            line = next(line for line in asked.client_list() if line["name"] == "half")
+            return line["qbuf"], line["argv-mem"]
+
+        for connection in (ours, theirs):
+            connection.sendall(b"CLIENT SETNAME half\r\n")
+            assert connection.recv(100) == b"+OK\r\n"
+        assert shown(client) == shown(other) == ("0", "0")
+        for connection in (ours, theirs):
+            connection.sendall(half)
+        eventually(lambda: shown(other)[0] != "0", "Redis has read it")
+        eventually(lambda: shown(client) == shown(other), "it is shown as there")
+
+
+def test_the_largest_buffers_of_clients_are_shown(store: Store) -> None:
+    with redis.Redis(port=store.port) as client, store.connect() as slow, store.connect() as deaf:
+
+        def largest(field: str) -> int:
+            return int(told(client, "clients")[f"client_recent_max_{field}_buffer"])
+
+        assert largest("input") < 100_000 and largest("output") < 100_000
+        slow.sendall(b"*2\r\n$3\r\nGET\r\n$300000\r\n" + b"x" * 200_000)
+        eventually(lambda: 200_000 <= largest("input") < MIB, "the half request counts")
+        client.set("k", b"v" * 20_000)
+        # More than the kernel takes at once.
+        names = b"$1\r\nk\r\n" * 1000
+        deaf.sendall(b"*1001\r\n$4\r\nMGET\r\n" + names)
+        eventually(lambda: MIB <= largest("output") <= 20 * MIB, "so do replies that wait")

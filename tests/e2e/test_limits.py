@@ -342,3 +342,74 @@ def test_a_refused_reply_says_why_and_who_does_not_read_is_dropped_for_it(serve:
             assert client.info("stats")["dropped_clients"] > 0
         for connection in deaf:
             connection.close()
+
+
+@pytest.mark.parametrize("leave", [False, True], ids=["all read", "half leave"])
+def test_large_replies_wait_for_one_another(serve: Callable[..., Store], leave: bool) -> None:
+    """Eight clients ask for 20 MB each at once, of a store of 64 MiB: who reads has all of it, and none is refused."""
+    store = serve("--tier", "dram=64MiB")
+    names = NAMES[:200]
+    failures: list[object] = []
+    start = threading.Barrier(8)
+
+    def read(number: int) -> None:
+        try:
+            with redis.Redis(port=store.port, socket_timeout=PATIENCE_S) as client:
+                client.ping()
+                for _ in range(4):
+                    start.wait()
+                    if client.mget(names) != [LARGE] * len(names):
+                        failures.append(number)
+        except (redis.RedisError, threading.BrokenBarrierError) as error:
+            failures.append(error)
+            start.abort()
+
+    def ask_and_leave() -> None:
+        for _ in range(4):
+            with store.connect() as leaver:
+                start.wait()
+                leaver.sendall(mget(names) * 3)
+                leaver.recv(1 << 20)
+
+    with redis.Redis(port=store.port) as client:
+        for name in names:
+            client.set(name, LARGE)
+        leavers = range(1, 8, 2) if leave else range(0)
+        threads = [threading.Thread(target=ask_and_leave) for _ in leavers]
+        threads += [threading.Thread(target=read, args=(number,)) for number in range(8) if number not in leavers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures
+        assert client.info("stats")["refused_replies"] == 0
+        eventually(lambda: store.snapshot()["server"]["reply_buffer_bytes"] < 100_000, "nothing is left behind")
+        # What a transaction asks for cannot wait; and each has its own reply.
+        with client.pipeline(transaction=True) as pipe:
+            key = names[0]
+            pipe.get(key).get(key)
+            assert pipe.execute() == [LARGE, LARGE]
+
+
+def test_who_waits_behind_clients_that_never_read_has_its_reply(serve: Callable[..., Store]) -> None:
+    store = serve("--tier", "dram=64MiB")
+    names = NAMES[:200]
+    with redis.Redis(port=store.port, socket_timeout=PATIENCE_S) as client:
+        for name in names:
+            client.set(name, LARGE)
+        client.config_set("stall-timeout-ms", 1500)
+        deaf = [store.connect() for _ in range(12)]
+        for connection in deaf:
+            connection.sendall(mget(names))
+
+        def has_its_reply() -> bool:
+            try:
+                return client.mget(names) == [LARGE] * len(names)
+            except redis.ResponseError as refused:
+                assert "output-buffer-total" in str(refused)
+                return False
+
+        eventually(has_its_reply, "the one that reads has its reply")
+        for connection in deaf:
+            connection.close()
+        assert client.mget(names) == [LARGE] * len(names)

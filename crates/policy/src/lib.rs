@@ -23,6 +23,7 @@ pub mod partition;
 pub mod placement;
 pub mod prefetch;
 pub mod promotion_rule;
+pub mod reply_line;
 pub mod reply_room;
 pub mod shard;
 pub mod shard_memory;

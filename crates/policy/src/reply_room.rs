@@ -2,7 +2,7 @@
 //!
 //! Clients that do not read must not fill memory, and clients that do must get what they ask for. So each longest value may always
 //! be had while any room is left; without room a reply may still be as long as one client's buffer; and beyond twice the memory for
-//! replies it may only be short, however many clients ask.
+//! replies it may only be short, however many clients ask. What does not fit waits in line ([`crate::reply_line`]).
 
 /// Memory for replies, and what is to be had of it whatever waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +21,29 @@ pub struct ReplyRoom {
     pub has_shards: bool,
 }
 
+/// Where the one who asks for room stands among those who wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It may exceed the room.
+    Privileged,
+    /// Nobody waits before it.
+    First,
+    /// Others do.
+    Behind,
+}
+
 impl ReplyRoom {
     /// How long the next reply may be, when `waiting_bytes` of replies are not sent yet, in all shards.
     #[inline]
-    pub fn grant(&self, waiting_bytes: usize) -> usize {
+    pub fn grant(&self, waiting_bytes: usize, standing: Standing) -> usize {
+        match standing {
+            Standing::Privileged => self.reply_bytes_max,
+            Standing::First => self.left(waiting_bytes),
+            Standing::Behind => self.left(waiting_bytes).min(self.client_bytes_max),
+        }
+    }
+
+    fn left(&self, waiting_bytes: usize) -> usize {
         let left = self.bytes_max().saturating_sub(waiting_bytes);
         let least = if left > 0 {
             self.value_reply_bytes.max(self.client_bytes_max)
@@ -73,10 +92,12 @@ mod tests {
             let ReplyRoom { total_bytes_max, client_bytes_max, value_reply_bytes, short_reply_bytes, .. } = room;
             let (mut waiting, mut short) = (0, 0);
             for bytes in asked {
-                let granted = room.grant(waiting);
+                let granted = room.grant(waiting, Standing::First);
                 prop_assert!(granted >= short_reply_bytes.min(client_bytes_max));
                 prop_assert!(granted <= room.reply_bytes_max);
-                prop_assert!(room.grant(waiting + bytes) <= granted, "who waits for more gets no more");
+                prop_assert!(room.grant(waiting, Standing::Behind) <= granted.min(client_bytes_max.max(short_reply_bytes)));
+                prop_assert_eq!(room.grant(waiting, Standing::Privileged), room.reply_bytes_max);
+                prop_assert!(room.grant(waiting + bytes, Standing::First) <= granted, "who waits for more gets no more");
                 if waiting < total_bytes_max {
                     prop_assert!(granted >= value_reply_bytes.min(room.reply_bytes_max));
                 }
@@ -100,7 +121,7 @@ mod tests {
             reply_bytes_max: 64 << 20,
             has_shards: false,
         };
-        let of = |room: ReplyRoom, waiting_mib: usize| room.grant(waiting_mib << 20) >> 10;
+        let of = |room: ReplyRoom, waiting_mib: usize| room.grant(waiting_mib << 20, Standing::First) >> 10;
         let mib = [0, 40, 48, 63, 64, 95, 96, 127, 128, 1000];
         let alone: Vec<usize> = mib.iter().map(|&it| of(room, it)).collect();
         assert_eq!(alone, [65_536, 24_576, 16_384, 16_384, 1024, 1024, 1024, 1024, 16, 16]);

@@ -1,6 +1,6 @@
 //! Files on a disk, beyond the standard library: direct I/O, space that is really allocated, and an exclusive lock.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -99,13 +99,18 @@ fn flock_soon(file: &File, operation: FlockOperation) -> io::Result<bool> {
     }
 }
 
+/// The space that a file has on the disk, in bytes.
+pub fn held_bytes(about: &Metadata) -> u64 {
+    about.blocks().saturating_mul(STAT_BLOCK_BYTES)
+}
+
 /// Makes the first `len_bytes` of a regular file exist and have their space on the disk, holes filled.
 ///
 /// # Errors
 /// [`ENOSPC`] if the file system has less room than that. It is looked at beforehand: the kernel would take all that is left before it
 /// finds out, so that for a moment nobody else could write.
 pub fn reserve(file: &File, len_bytes: u64) -> io::Result<()> {
-    let held_bytes = file.metadata()?.blocks().saturating_mul(STAT_BLOCK_BYTES);
+    let held_bytes = held_bytes(&file.metadata()?);
     if free_bytes(file).is_ok_and(|free| len_bytes.saturating_sub(held_bytes) > free) {
         return Err(Errno::NOSPC.into());
     }

@@ -71,6 +71,12 @@ pub struct ClientInfo {
     pub queued_bytes: usize,
     /// Bytes of an unfinished request.
     pub pending_bytes: usize,
+    /// Of these, those that were looked at.
+    pub parsed_bytes: usize,
+    /// Bytes of the arguments that were found there.
+    pub argument_bytes: usize,
+    /// Bytes that its buffer has room for beside.
+    pub pending_free_bytes: usize,
     /// It asked that its reads leave no trace.
     pub no_touch: bool,
     /// It asked not to be evicted.

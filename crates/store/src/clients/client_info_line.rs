@@ -46,7 +46,7 @@ pub fn describe(clients: &Clients, slot: Slot, now_us: u64) -> Vec<u8> {
     // Writing to a string does not fail.
     let _ = write!(
         rest,
-        " age={} idle={} flags={} db={} sub={} psub={} ssub=0 multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} \
+        " age={} idle={} flags={} db={} sub={} psub={} ssub=0 multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} \
          rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={command} user={} redir={redirect} resp={}",
         seconds(client_info.created_us),
         seconds(client_info.active_us),
@@ -55,12 +55,16 @@ pub fn describe(clients: &Clients, slot: Slot, now_us: u64) -> Vec<u8> {
         clients.channels().subscription_count(slot, Kind::Channel),
         clients.channels().subscription_count(slot, Kind::Pattern),
         client_info.queued,
-        client_info.pending_bytes,
+        // What is whole of an argument was taken, though it lies there still.
+        client_info.pending_bytes - client_info.parsed_bytes,
+        client_info.pending_free_bytes,
+        client_info.argument_bytes,
         client_info.queued_bytes,
         unsent,
         waiting,
         waiting
             + client_info.pending_bytes
+            + client_info.pending_free_bytes
             + client_info.queued_bytes
             + size_of::<ClientInfo>()
             + OutputBuffers::CLIENT_BYTES,

@@ -222,6 +222,11 @@ impl OutputBuffers {
         buffer.was_pushed_to &= bytes > 0 || !buffer.pushed.is_empty();
     }
 
+    /// A client has nothing to take now, for what it asked for is still to come.
+    pub fn excuse(&mut self, slot: Slot, now_us: u64) {
+        self.buffers[slot as usize].taken_us = now_us;
+    }
+
     /// The clients that have taken nothing of their replies since a time, and have more of them than a client is left with when
     /// memory is short.
     pub fn stalled_since(&self, us: u64) -> impl Iterator<Item = Slot> {

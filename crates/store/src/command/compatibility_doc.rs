@@ -23,8 +23,8 @@ const NOTES: &[(&str, &str)] = &[
     ("client|kill", "`MAXAGE` is not supported"),
     (
         "client|list",
-        "`qbuf` is what waits in a buffer of the client's own; those that the shard lends (`qbuf-free`, `rbs`, `rbp`, `argv-mem`) are \
-         shown as 0",
+        "`qbuf`, `qbuf-free` and `argv-mem` are of an unfinished request in a buffer of the client's own; buffers that the shard lends \
+         (for whole requests; `rbs`, `rbp`) are shown as 0",
     ),
     ("client|no-evict", "accepted and ignored: clients are never evicted for the memory they hold"),
     ("client|no-touch", "of Redis 7.2; holds for reads of whole strings"),

@@ -4,7 +4,7 @@ use crate::resp::Args;
 
 use super::context::Context;
 use super::refusal::{Outcome, Refusal, printable, wrong_arity};
-use super::run::{Verdict, refuse, start};
+use super::run::{Verdict, put_off, refuse, start};
 use super::slow_path;
 use super::spec::{Flags, Spec};
 use super::table::{COMMANDS, lookup};
@@ -25,11 +25,14 @@ pub(super) fn run(
     resolved: Result<&'static Spec, Refusal>,
     args: Args<'_>,
 ) -> Verdict {
-    if context.session.mode.bits() | context.host.clients.attention() != 0 {
+    if context.session.mode.bits() | u16::from(context.host.clients.attention()) != 0 {
         return slow_path::execute(context, resolved, args);
     }
     context.host.stats.commands_processed += 1;
     if let Err(refusal) = resolved.and_then(|spec| start(context, spec, args)) {
+        if put_off(context, &refusal) {
+            return Verdict::NoRoom;
+        }
         refuse(context, &refusal);
     }
     Verdict::Done

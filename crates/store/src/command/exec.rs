@@ -32,10 +32,12 @@ pub(super) fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     }
     context.host.timing.mark_long();
     let start = context.output.mark();
+    // What has run before it cannot run again.
+    let may_wait = core::mem::replace(&mut context.host.may_wait_for_room, false);
     context.reply().array(queue.len());
     for (spec, args) in queue.iter() {
         let mark = context.output.mark();
-        call(context, spec, args);
+        let _ = call(context, spec, args);
         if context.output.since(start) > context.host.reply_bytes_max {
             // It has run, as all of them must; only its reply is withheld.
             context.output.truncate(mark, context.engine);
@@ -43,6 +45,7 @@ pub(super) fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
             context.reply().error(text.as_bytes());
         }
     }
+    context.host.may_wait_for_room = may_wait;
     Ok(())
 }
 

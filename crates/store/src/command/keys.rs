@@ -8,7 +8,7 @@ use crate::resp::{Args, parse_i64};
 use super::context::Context;
 use super::permit::Sight;
 use super::refusal::{Outcome, Refusal};
-use super::string::{keep_scratch, reply_too_large};
+use super::string::keep_scratch;
 
 /// Keys visited between two looks at how long the reply has become.
 const KEYS_BATCH: usize = 4096;
@@ -37,7 +37,7 @@ pub(super) fn keys(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             }
         });
         if replies.len() > limit {
-            return Err(reply_too_large(context.host));
+            return Err(Refusal::NoRoom { needs_bytes: 2 * replies.len(), things: "keys" });
         }
         if cursor == 0 {
             break;

@@ -13,6 +13,13 @@ pub enum Refusal {
     Built(Vec<u8>),
     /// The engine refused.
     Store(StoreError),
+    /// The reply is longer than [`crate::host::Host::reply_bytes_max`]. Nothing of it is there, and nothing was changed.
+    NoRoom {
+        /// What it needs at least.
+        needs_bytes: usize,
+        /// Of what the client can ask for fewer.
+        things: &'static str,
+    },
 }
 
 impl Refusal {
@@ -27,7 +34,7 @@ impl Refusal {
             Refusal::Text(text) => text.as_bytes(),
             Refusal::Built(text) => text,
             Refusal::Store(StoreError::OutOfMemory) => b"OOM",
-            Refusal::Store(_) => b"ERR",
+            Refusal::Store(_) | Refusal::NoRoom { .. } => b"ERR",
         };
         let end = text.iter().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(text.len());
         std::str::from_utf8(&text[..end]).unwrap_or("ERR")
@@ -41,6 +48,7 @@ impl Refusal {
             Refusal::Store(StoreError::OutOfMemory) => {
                 reply.error(b"OOM command not allowed when used memory > 'maxmemory'.");
             }
+            Refusal::NoRoom { .. } => reply.error(b"ERR the reply is too long"),
             Refusal::Store(error) => reply.error(format!("ERR {error}").as_bytes()),
         }
     }

@@ -2,7 +2,7 @@
 
 /// A set of unusual states; none for almost all sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mode(u8);
+pub struct Mode(u16);
 
 impl Mode {
     /// Requests are queued for a transaction.
@@ -24,6 +24,9 @@ impl Mode {
     /// It has logged in as a user of its own, so its permissions are checked.
     pub const RESTRICTED: Mode = Mode(128);
 
+    /// Its request found no room for the reply and comes again: it was counted, and told to monitors.
+    pub const PUT_OFF: Mode = Mode(256);
+
     /// Whether all of `other` are set.
     #[inline]
     pub fn has(self, other: Mode) -> bool {
@@ -37,7 +40,7 @@ impl Mode {
 
     /// The word itself; 0 when nothing is unusual.
     #[inline]
-    pub fn bits(self) -> u8 {
+    pub fn bits(self) -> u16 {
         self.0
     }
 }

@@ -6,8 +6,8 @@ use crate::engine::Engine;
 use crate::resp::{Args, Version};
 
 use super::context::Context;
-use super::refusal::{Outcome, Refusal};
-use super::run::{Verdict, refuse, show, start};
+use super::refusal::Refusal;
+use super::run::{Verdict, put_off, refuse, show, start};
 use super::session_flags::Mode;
 use super::spec::{Flags, Group, Spec, keys};
 use super::{permit, transaction};
@@ -25,7 +25,8 @@ pub(super) fn execute(
     {
         return Verdict::Later;
     }
-    context.host.stats.commands_processed += u64::from(!context.session.mode.has(Mode::GUEST));
+    let is_new = !context.session.mode.has(Mode::GUEST) && !context.session.mode.has(Mode::PUT_OFF);
+    context.host.stats.commands_processed += u64::from(is_new);
     let mark = context.output.mark();
     // `CLIENT REPLY ON` takes this back.
     context.session.is_skipped = context.session.mode.has(Mode::SKIP_NEXT);
@@ -33,14 +34,23 @@ pub(super) fn execute(
     // What it tells of channels comes as their messages do, which are no replies.
     let mut tells_of_channels = false;
     let outcome = resolved.and_then(|spec| {
-        run(context, spec, args)?;
         tells_of_channels = spec.flags.contains(Flags::PUBSUB.and(Flags::WHILE_SUBSCRIBED));
-        Ok(())
+        run(context, spec, args)
     });
-    if let Err(refusal) = outcome {
-        transaction::fail(context.session, &args[0]);
-        refuse(context, &refusal);
+    match outcome {
+        Ok(Verdict::Done) => {}
+        Ok(verdict) => {
+            context.session.mode.set(Mode::SKIP_NEXT, context.session.is_skipped);
+            context.session.is_skipped = false;
+            return verdict;
+        }
+        Err(refusal) => {
+            tells_of_channels = false;
+            transaction::fail(context.session, &args[0]);
+            refuse(context, &refusal);
+        }
     }
+    context.session.mode.set(Mode::PUT_OFF, false);
     let is_silent = context.session.is_skipped || context.session.mode.has(Mode::SILENT);
     if is_silent && !tells_of_channels {
         context.output.truncate(mark, context.engine);
@@ -64,7 +74,7 @@ fn is_held_up(context: &Context<'_>, spec: &Spec) -> bool {
 }
 
 /// An error here is one that voids a transaction; those of the command itself are written by [`call`].
-fn run(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
+fn run(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Result<Verdict, Refusal> {
     permit::check(context, spec, args)?;
     let mode = context.session.mode;
     if mode.has(Mode::SUBSCRIBED)
@@ -82,19 +92,30 @@ fn run(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcom
         return Err(Refusal::Text("ERR Command not allowed inside a transaction"));
     }
     if mode.has(Mode::MULTI) && !spec.flags.contains(Flags::IN_MULTI) {
-        return transaction::queue(context, spec, args);
+        return transaction::queue(context, spec, args).map(|()| Verdict::Done);
     }
-    call(context, spec, args);
-    if mode.has(Mode::TRACKS) && spec.container != "client" && !context.session.mode.has(Mode::MULTI) {
+    let verdict = call(context, spec, args);
+    if verdict == Verdict::Done
+        && mode.has(Mode::TRACKS)
+        && spec.container != "client"
+        && !context.session.mode.has(Mode::MULTI)
+    {
         context.host.clients.set_caching(context.session.slot, false);
     }
-    Ok(())
+    Ok(verdict)
 }
 
 /// Runs a command, writes its reply, and informs the clients concerned.
-pub(super) fn call(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) {
-    tell_misses(context, spec, args);
+pub(super) fn call(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Verdict {
+    if !context.session.mode.has(Mode::PUT_OFF) {
+        tell_misses(context, spec, args);
+    }
     if let Err(refusal) = start(context, spec, args) {
+        if put_off(context, &refusal) {
+            // What it found expired is told now.
+            settle(context, spec);
+            return Verdict::NoRoom;
+        }
         refuse(context, &refusal);
     }
     if !context.session.mode.has(Mode::GUEST) {
@@ -104,6 +125,7 @@ pub(super) fn call(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_
         remember_reads(context, spec, args);
     }
     settle(context, spec);
+    Verdict::Done
 }
 
 fn remember_reads(context: &mut Context<'_>, spec: &Spec, args: Args<'_>) {

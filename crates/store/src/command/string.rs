@@ -1,7 +1,6 @@
 //! String commands without expiry options: reading, writing, and ranges of a string.
 
 use crate::engine::{Condition, Engine, Expiry, FORESEEN_MAX, Hit, Holder, StoreError, ValueKind};
-use crate::host::Host;
 use crate::resp::{Args, Writer, parse_i64};
 
 use super::context::Context;
@@ -16,7 +15,7 @@ const STRING_BYTES_MAX: u64 = 512 << 20;
 /// Replies with `key`'s value or null; whether it was there.
 ///
 /// A large value is pinned and sent from its tier; when the engine or the client has too many bytes pinned already it is
-/// copied, and when there is no memory for that ([`Host::reply_bytes_max`]) it is refused.
+/// copied, and when there is no memory for that ([`crate::host::Host::reply_bytes_max`]) it has no room.
 #[inline]
 pub(super) fn reply_value(context: &mut Context<'_>, key: &[u8]) -> Result<bool, Refusal> {
     let Context { engine, session, output, host, .. } = context;
@@ -43,7 +42,7 @@ pub(super) fn reply_value(context: &mut Context<'_>, key: &[u8]) -> Result<bool,
             output.bytes().extend_from_slice(b"\r\n");
         }
         None if output.uncounted_bytes() + len > host.reply_bytes_max => {
-            return Err(reply_too_large(host));
+            return Err(Refusal::NoRoom { needs_bytes: output.uncounted_bytes() + len, things: "keys" });
         }
         None => {
             if let Some(hit) = engine.peek(session.db, key) {
@@ -63,21 +62,6 @@ pub(super) fn string(hit: Option<Hit<'_>>) -> Result<Option<&[u8]>, Refusal> {
         Some(hit) if hit.kind != ValueKind::String => Err(Refusal::WRONG_TYPE),
         hit => Ok(hit.map(|hit| hit.value)),
     }
-}
-
-#[cold]
-pub(super) fn reply_too_large(host: &mut Host) -> Refusal {
-    let limit_bytes = host.reply_bytes_max;
-    if host.replies_are_short {
-        host.stats.replies_refused += 1;
-        return format!(
-            "ERR replies that are not sent yet leave {limit_bytes} bytes of output-buffer-total for this one: read \
-             replies, ask for fewer keys at a time, or raise output-buffer-total"
-        )
-        .into();
-    }
-    format!("ERR the reply is longer than the limit of {limit_bytes} bytes, ask for fewer keys at a time")
-        .into()
 }
 
 pub(super) fn get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -112,6 +96,11 @@ pub(super) fn store_or_take_back(
     })
 }
 
+/// What a key adds to a reply of values.
+fn value_len(context: &mut Context<'_>, key: &[u8]) -> usize {
+    context.engine.peek(context.session.db, key).map_or(0, |hit| hit.value.len())
+}
+
 pub(super) fn mget(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if args.len() > FORESEEN_MAX {
         context.host.timing.mark_long();
@@ -131,10 +120,12 @@ pub(super) fn mget(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             }
             result => result,
         };
-        if result.is_err() || context.output.since(mark) > limit {
+        let bytes = context.output.since(mark);
+        if result.is_err() || bytes > limit {
             context.output.truncate(mark, context.engine);
-            result?;
-            return Err(reply_too_large(context.host));
+            let rest = result.map_or(at + 1, |_| at + 2);
+            let needs_bytes = bytes + args.iter_from(rest).map(|key| value_len(context, key)).sum::<usize>();
+            return Err(Refusal::NoRoom { needs_bytes, things: "keys" });
         }
     }
     Ok(())

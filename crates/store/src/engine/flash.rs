@@ -165,7 +165,7 @@ impl FlashTier<'_> {
             // Another key with the same 40 bits must not come back.
             self.contents.retire(hash, replaced, db);
         }
-        if self.contents.items.tiers.keeps(loc.tier) && self.contents.has_lost() {
+        if self.contents.items.tiers.keeps(loc.tier) && self.contents.has_lost_by_now() {
             self.contents.take_back_from_flash(db, hash);
         }
         self.contents.keeping.unseal(&mut self.contents.items.tiers, loc);

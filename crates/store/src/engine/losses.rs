@@ -41,6 +41,9 @@ pub(super) trait LosesParts {
     /// Whether something was lost, so that what was read lately may be zeros.
     fn has_lost(&self) -> bool;
 
+    /// The same, and looks for what no access shows: behind a copy that stays, for it shows zeros as values for ever.
+    fn has_lost_by_now(&mut self) -> bool;
+
     /// Drops what is lost, also where no access has shown it: what a restart takes up must be whole.
     fn look_for_losses(&mut self);
 

@@ -5,10 +5,10 @@
 //! | when | the engine |
 //! | --- | --- |
 //! | an item was looked up | reads a byte of each of its pages. If any is lost, the item is dropped with all others that are, and the look-up is a miss |
-//! | an item was copied, to another tier or to flash | asks whether something was lost. The copy comes to nothing then |
+//! | an item was copied, to another tier or to flash | looks for losses. The copy comes to nothing if there are any |
 //! | a value was written, perhaps made of what was read | asks as well. The new value is removed then, and the request is an error |
 //! | replies are about to leave | asks as well. A client whose replies may have zeros in them is disconnected |
-//! | once a second | looks for losses that no access shows |
+//! | once a second, and before the state is written for a restart | looks for losses that no access shows |
 //!
 //! [`LosesParts::drop_lost`] drops the items: that needs no byte of them ([`LosesPages::lose_pages`]). Where flash
 //! has the same item, its key stays. Then the file is made whole again, with zeros, which are no items; if that fails (a full disk, a bad
@@ -62,7 +62,7 @@ impl LostParts<'_> {
         self.contents.losses.is_doubtful
     }
 
-    /// Once a second: looks for losses that no access has shown, and tries again to have what is missing.
+    /// Once a second, and before a stop: looks for losses that no access has shown, and tries again to have what is missing.
     pub fn look(self) {
         let losses = &mut self.contents.losses;
         losses.looks += 1;
@@ -84,9 +84,14 @@ impl LosesParts for Contents {
         self.items.tiers.have_lost()
     }
 
-    fn look_for_losses(&mut self) {
+    #[cold]
+    fn has_lost_by_now(&mut self) -> bool {
         self.items.tiers.look_for_losses();
-        if self.has_lost() {
+        self.has_lost()
+    }
+
+    fn look_for_losses(&mut self) {
+        if self.has_lost_by_now() {
             self.drop_lost();
         }
     }
@@ -142,8 +147,7 @@ impl LosesParts for Contents {
                 drop_pages(self, tier, &pages);
             }
             // Looking at what is left may have shown more. A hole that is not seen now is filled with zeros next, and never seen.
-            self.items.tiers.look_for_losses();
-            if self.has_lost() {
+            if self.has_lost_by_now() {
                 continue;
             }
             let mended = self.items.tiers.mend();

@@ -75,7 +75,7 @@ impl Contents {
                     self.items.tiers.copy(from, to, bytes as usize);
                 }
                 // An item of which something is lost stays, to be dropped.
-                let is_whole = !(self.items.tiers.keeps(from.tier) && self.has_lost());
+                let is_whole = !(self.items.tiers.keeps(from.tier) && self.has_lost_by_now());
                 self.shard.moved(ticket, is_whole);
             }
             Act::Settled { from, to, bytes, expires_at_ms } => {

@@ -1,6 +1,6 @@
 //! Warm start: restoring items that outlived the process in place, and writing them back.
 
-use crate::tiers::TAIL_BYTES;
+use crate::tiers::{Losing, TAIL_BYTES};
 use tiermem_policy::ladder::{Loc, PAGE_BYTES, UNIT_BYTES};
 use tiermem_policy::shard::Entry;
 
@@ -10,6 +10,9 @@ use super::expiry::note_fields;
 use super::item::{HEADER_BYTES, Header};
 use super::losses::LosesParts;
 use super::seal::TakenUp;
+
+/// Times that a tier is closed, where a part of it was lost meanwhile.
+const CLOSE_TRIES: u32 = 3;
 
 /// An engine that takes up what outlives the process where it lies, and writes it back.
 #[derive(Debug)]
@@ -123,14 +126,22 @@ impl WarmStart<'_> {
         items.tiers.write_back_kept()
     }
 
-    /// Writes it back for the last time. Waits for the device.
+    /// Writes it back for the last time. Waits for the device, which may take long enough for a loss: what is closed is whole.
     ///
     /// # Errors
     /// When it cannot be written: a restart finds it all the same, but not one after the machine was stopped.
     pub fn close(&mut self) -> std::io::Result<()> {
+        for _ in 0..CLOSE_TRIES {
+            self.contents.look_for_losses();
+            let Contents { keeping, items, shard, .. } = &mut *self.contents;
+            keeping.seal_changed(&mut items.tiers, shard.ladder().residents());
+            items.tiers.close_kept()?;
+            items.tiers.look_for_losses();
+            if !items.tiers.have_lost() {
+                return Ok(());
+            }
+        }
         self.contents.look_for_losses();
-        let Contents { keeping, items, shard, .. } = &mut *self.contents;
-        keeping.seal_changed(&mut items.tiers, shard.ladder().residents());
-        items.tiers.close_kept()
+        Err(std::io::Error::other("its file was shortened again and again meanwhile"))
     }
 }

@@ -21,7 +21,7 @@ pub use session::Session;
 pub use slowlog::Slowlog;
 pub use timing::{Timeline, Timing};
 
-use crate::clients::{Clients, Peer};
+use crate::clients::{Clients, Peer, RecentBuffers};
 use crate::engine::{Engine, EngineStats};
 use crate::settings::Settings;
 use crate::shards::Placement;
@@ -59,12 +59,18 @@ pub struct Host {
     pub reply_bytes_max: usize,
     /// It could be longer if clients had read their replies.
     pub replies_are_short: bool,
+    /// A reply for which there is no room then may wait for it: its request is put off, and nothing of it was done.
+    pub may_wait_for_room: bool,
+    /// What the reply that was put off last needs at least, in bytes.
+    pub needed_reply_bytes: usize,
     /// Bytes that the transaction of the present client may hold.
     pub queue_bytes_max: usize,
     /// The other shards, if there are any.
     pub mailboxes: Option<Mailboxes>,
     /// Connected clients.
     pub clients: Clients,
+    /// The most that one of them has held lately.
+    pub recent_buffers: RecentBuffers,
     /// Slow requests and latencies.
     pub timing: Timing,
     /// When the store had served how many requests.
@@ -192,6 +198,7 @@ impl Host {
             tail_ages_ms: Vec::new(),
             input_bytes_per_sec: self.input_bytes_per_sec,
             output_bytes_per_sec: self.output_bytes_per_sec,
+            largest_buffers: self.recent_buffers.largest(),
             saves: Some(self.persistence.figures(engine.counters().sets)),
         }
     }

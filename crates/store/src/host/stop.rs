@@ -74,6 +74,8 @@ impl Host {
 
     /// Writes back what outlives the process in its place, and a snapshot of everything else, which has no name yet.
     fn write_back(&mut self, engine: &mut Engine, request: StopRequest) -> Result<Option<Unplaced>, String> {
+        // Flash notes what memory has, so first of all.
+        engine.between_requests().lost_parts().look();
         engine.flash().write_back().map_err(|error| format!("the flash tier cannot be kept: {error}"))?;
         let dax = engine.warm_start().write_back();
         dax.map_err(|error| format!("a tier of kind dax was not written back: {error}"))?;

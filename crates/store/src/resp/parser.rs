@@ -148,6 +148,11 @@ impl Parser {
         if self.oversize { core::mem::take(&mut self.at) } else { 0 }
     }
 
+    /// Bytes of the arguments that are known so far.
+    pub fn argument_bytes(&self) -> usize {
+        self.args.iter().map(|span| span.len as usize).sum()
+    }
+
     /// Bytes of memory kept for argument places and inline words.
     pub fn memory_bytes(&self) -> usize {
         self.args.capacity() * size_of::<Span>() + self.inline.capacity()

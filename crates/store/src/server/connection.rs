@@ -1,6 +1,8 @@
 //! Connection of one client: reads, runs the complete requests, writes.
 
 mod exchange;
+mod pending;
+mod room;
 mod unsent;
 
 use std::future::Future;
@@ -11,10 +13,11 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use crate::flash::Moment;
+use tiermem_policy::reply_line::Piece;
 use tokio::time::Sleep;
 
 use super::pending_fetches::PendingFetches;
-use super::request_budget::{FREE_BYTES, READ_BYTES, Share, next_capacity_bytes};
+use super::request_budget::{FREE_BYTES, READ_BYTES, Share};
 use super::shard_context::{Core, Shard};
 use super::shard_pipes::{Links, Step};
 use super::stream::Stream;
@@ -26,8 +29,6 @@ use crate::resp::{KeysAhead, Parser, Progress, Writer};
 const WRITE_BYTES: usize = 64 * 1024;
 /// Requests from here on may bring a value for which room must be made first.
 const LARGE_REQUEST_BYTES: usize = 128 * 1024;
-/// Places of arguments kept between requests; more are given back.
-const ARGS_KEPT: usize = 64;
 /// Pieces written with one call.
 const SLICES: usize = 16;
 
@@ -62,6 +63,12 @@ pub(super) struct Connection {
     links: Option<Box<Links>>,
     /// The next request waits: for such a key, for space to write, or for replies from other shards.
     waiting: bool,
+    /// What this connection has a part in: the replies of its client.
+    piece: Piece,
+    /// The next request was put off, since there is no room for its reply.
+    is_put_off: bool,
+    /// The client may exceed the room until the reply of this number is the first that is owed.
+    privileged_until: Option<u64>,
     /// The replies may be sent from this moment on.
     promised: Moment,
     last_progress: Instant,
@@ -71,7 +78,11 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(stream: Stream, shard: Rc<Shard>, session: Session) -> Self {
         let links = shard.borrow().links_for(session.slot).map(Box::new);
+        let piece = room::piece_of(&shard.borrow(), &session);
         Connection {
+            piece,
+            is_put_off: false,
+            privileged_until: None,
             links,
             shard,
             stream,
@@ -132,6 +143,7 @@ impl Connection {
                 }
                 self.count_unsent(core);
             }
+            self.end_privilege(core);
             if self.session.closing {
                 let sent =
                     self.output.is_empty() && !self.awaits_replies() && self.stream.poll_flush(cx).is_ready();
@@ -151,10 +163,19 @@ impl Connection {
                 if let Some(links) = &mut self.links {
                     links.give_turn_up();
                 }
+                if self.is_put_off {
+                    self.leave_line(core);
+                }
                 core.budget.progress(&self.share, 0, cx.waker());
                 return Ok(());
             }
             if self.runnable {
+                if self.is_put_off && !core.is_called(self.piece) {
+                    self.waiting = true;
+                    // This pause is not the client's fault.
+                    self.last_progress = core.clock.batch_start();
+                    return Ok(());
+                }
                 self.run(core, 0, cx)?;
                 continue;
             }
@@ -212,28 +233,12 @@ impl Connection {
         }
     }
 
-    /// Sees to it that `pending` can take more; `false` when that must wait for others' requests.
-    fn make_room(&mut self, core: &mut Core, cx: &mut TaskContext<'_>) -> Result<bool, Gone> {
-        let held = self.pending.len();
-        let more = self.bytes_min.saturating_sub(held).max(1);
-        if self.pending.capacity() - held >= more.min(FREE_BYTES) {
-            return Ok(true);
-        }
-        let capacity = next_capacity_bytes(held, self.bytes_min, core.limits.request_bytes_max);
-        let beside = self.parser.memory_bytes() + self.queued_bytes();
-        if !core.budget.grow(&mut self.share, capacity + beside, cx.waker()) {
-            return Ok(false);
-        }
-        self.pending.try_reserve_exact(capacity - held).map_err(|_| Gone)?;
-        Ok(true)
-    }
-
     /// Runs a batch: what is complete in `pending` or, when that is empty, in the first `filled` bytes of the
     /// shard's input buffer. Then writes the replies.
     fn run(&mut self, core: &mut Core, filled: usize, cx: &TaskContext<'_>) -> Result<(), Gone> {
         let start = core.clock.batch_start();
         self.last_progress = start;
-        core.begin_batch();
+        core.begin_batch(self.piece);
         core.run_start = start;
         core.host.queue_bytes_max = core.limits.request_bytes_max.min(core.budget.room_bytes(&self.share));
         let requests = core.host.stats.commands_processed;
@@ -291,7 +296,7 @@ impl Connection {
         core.latency.record(ns, core.host.stats.commands_processed - requests);
         let client_info = core.host.clients.registry_mut().client_info_mut(self.session.slot);
         self.session.note(client_info, core.host.now_us);
-        client_info.pending_bytes = self.pending.len();
+        self.note_pending(client_info);
         Ok(())
     }
 
@@ -332,9 +337,16 @@ impl Connection {
                         Some(links) => links.execute(&mut context, parser.args(rest), found),
                     };
                     context.end_request();
+                    if step == Step::NoRoom && self.tries_again(core, cx) {
+                        self.parser.reset();
+                        continue;
+                    }
                     if step != Step::Done {
                         self.hold_up(core, step);
                         return Ok(at);
+                    }
+                    if self.is_put_off {
+                        self.leave_line(core);
                     }
                     if core.host.timing.is_due() {
                         core.clock.batch_end();
@@ -450,48 +462,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Bytes of the requests that wait for `EXEC`, and of what is on its way to and from other shards.
-    #[inline]
-    fn queued_bytes(&self) -> usize {
-        let links = self.links.as_deref().map_or(0, |links| links.memory_bytes());
-        self.session.transaction.as_ref().map_or(0, |queue| queue.memory_bytes()) + links
-    }
-
-    /// Books what is pending or queued, and gives memory back that is no longer needed.
-    #[inline]
-    fn settle_pending(&mut self, core: &mut Core) {
-        let queued = self.queued_bytes();
-        if self.pending.is_empty() {
-            if self.pending.capacity() > FREE_BYTES {
-                self.pending = Vec::new();
-            }
-            if queued > 0 {
-                core.budget.charge(&mut self.share, queued);
-            } else if self.share.is_charged() {
-                core.budget.release(&mut self.share);
-            }
-        } else if self.pending.capacity() > FREE_BYTES || queued > 0 || self.share.is_charged() {
-            if self.pending.len() * 4 < self.pending.capacity()
-                && self.bytes_min <= self.pending.capacity() / 2
-            {
-                self.pending.shrink_to_fit();
-            }
-            let bytes = self.pending.capacity() + self.parser.memory_bytes() + queued;
-            core.budget.charge(&mut self.share, bytes);
-        }
-    }
-
-    /// An idle connection keeps no buffers.
-    #[inline]
-    fn release_memory(&mut self) {
-        if self.pending.capacity() > 0 {
-            self.pending = Vec::new();
-        }
-        if !self.parser.is_midway() {
-            self.parser.shrink(ARGS_KEPT);
-        }
-    }
-
     /// Whether the client has kept still for longer than it may; if not, sees to being woken when it has.
     fn is_timed_out(&mut self, core: &Core, cx: &mut TaskContext<'_>) -> bool {
         let timeout_ms = core.host.settings.timeout_ms;
@@ -557,6 +527,9 @@ impl Drop for Connection {
         self.output.clear(&mut core.engine);
         self.away.cancel(&mut core.engine);
         let guest = core.host.clients.registry().client_info(self.session.slot).home.is_some();
+        if core.reply_turns.is_busy() {
+            core.forget_piece(self.piece, !guest);
+        }
         core.host.clients.leave(self.session.slot);
         core.note_unsent();
         core.engine.changes().want(core.host.clients.wants_changes());

@@ -18,6 +18,7 @@ mod expiry;
 mod latency;
 mod memory_limit;
 mod pending_fetches;
+mod reply_memory;
 mod request_budget;
 mod run;
 mod sampling_cost;

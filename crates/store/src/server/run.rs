@@ -105,6 +105,7 @@ impl Stage {
         drop(self.runtime);
         let core = &mut *self.shard.borrow_mut();
         let mut failures: Vec<String> = core.host.persistence.stop_failure.take().into_iter().collect();
+        core.look_for_losses();
         if let Err(error) = core.engine.flash().close() {
             failures
                 .push(format!("the flash tier was not closed in order, a restart may find less: {error}"));
@@ -114,6 +115,7 @@ impl Stage {
                 "a tier of kind dax was not written back, it outlives the process but not the machine: {error}"
             ));
         }
+        core.tell_losses();
         failures.dedup();
         (Rc::clone(&self.shard), (!failures.is_empty()).then(|| failures.join("; ")))
     }

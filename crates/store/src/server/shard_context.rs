@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -16,18 +16,19 @@ use super::memory_limit::{KnownLimit, MemorySize};
 use super::request_budget::{Budget, READ_BYTES};
 use super::shard_pipes::Links;
 use super::snapshot::Snapshot;
-use tiermem_policy::reply_room::ReplyRoom;
+use tiermem_policy::reply_line::Piece;
+use tiermem_policy::reply_room::Standing;
 use tiermem_policy::shard_memory::Member;
 
-use crate::clients::{Slot, TIGHT_OUTPUT_BYTES};
+use crate::clients::{LargestBuffers, Slot};
 use crate::command::{Flags, Mode, settle_idle};
 use crate::engine::{Engine, LossReport};
 use crate::flash::Moment;
 use crate::host::{Host, Persistence, Session};
 use crate::resp::{Limits, Parser, Progress};
-use crate::settings::Settings;
 use crate::shards::Placement;
 use crate::shards::mailboxes::{Mailboxes, Message};
+use crate::shards::reply_turns::ReplyTurns;
 use crate::shards::shard_stats::Figures;
 use crate::stats::ServerStats;
 use crate::store_time::WallClock;
@@ -58,9 +59,11 @@ pub(super) struct Core {
     /// Lent to the connection at work for its replies.
     pub(super) replies: Vec<u8>,
     pub(super) limits: Limits,
-    reply_bytes_max: usize,
+    pub(super) reply_bytes_max: usize,
     /// The longest reply with one value.
-    value_reply_bytes: usize,
+    pub(super) value_reply_bytes: usize,
+    /// Replies that wait for room, of all shards.
+    pub(super) reply_turns: Arc<ReplyTurns>,
     /// When the clock was last read within the present batch.
     pub(super) run_start: Instant,
     started: Instant,
@@ -71,9 +74,9 @@ pub(super) struct Core {
     /// A tick has left expired items.
     pub(super) expiry_is_late: Rc<Notify>,
     /// Replies that had been refused by the last tick.
-    known_refused: u64,
+    pub(super) known_refused: u64,
     /// Bytes of replies that other shards know to wait here.
-    shared_reply_bytes: usize,
+    pub(super) shared_reply_bytes: usize,
     /// The `timeout` that waiting connections know of.
     known_timeout_ms: u64,
 }
@@ -110,6 +113,8 @@ impl Core {
             ..Host::default()
         };
         host.observe();
+        let reply_turns =
+            host.mailboxes.as_ref().map(|mailboxes| Arc::clone(&mailboxes.reply_turns)).unwrap_or_default();
         if let Some(mailboxes) = host.mailboxes.clone() {
             host.clients.set_relay(mailboxes);
             host.timing.slowlog.number_for(placement);
@@ -140,6 +145,7 @@ impl Core {
             // One longest value with its length line always fits.
             reply_bytes_max: config.reply_bytes_max.max(value_bytes_max + 64),
             value_reply_bytes: value_bytes_max + 64,
+            reply_turns,
             run_start: started,
             started,
             last_snapshot: (started, ServerStats::default()),
@@ -166,13 +172,14 @@ impl Core {
         Some(Links::new(mailboxes.clone(), client_info.peer.clone(), client_info.id))
     }
 
-    /// Gets ready for a batch of requests.
+    /// Gets ready for a batch of requests, of which each may put such a piece of its reply together.
     #[inline]
-    pub(super) fn begin_batch(&mut self) {
+    pub(super) fn begin_batch(&mut self, piece: Piece) {
         self.pass_time_on();
         self.engine.between_requests().lost_parts().begin();
         self.host.timing.begin_run();
-        self.grant_replies();
+        self.host.may_wait_for_room = true;
+        self.grant_replies(self.reply_turns.standing(piece));
     }
 
     /// Makes the batch's effects as durable as configured. `None`: a part of a tier was lost while values were copied from it, perhaps into
@@ -190,83 +197,6 @@ impl Core {
     pub(super) fn engine_without_lost(&mut self) -> &Engine {
         self.engine.between_requests().lost_parts().begin();
         &self.engine
-    }
-
-    /// Replies that wait to be sent, but for values that are sent from their places, in bytes.
-    #[inline]
-    pub(super) fn reply_buffer_bytes(&self) -> usize {
-        self.host.clients.output().waiting_bytes() + self.engine.copied_bytes()
-    }
-
-    /// Says how long the next reply may be, and how much may be copied for others to have room: what is left of the memory for
-    /// replies.
-    #[inline]
-    fn grant_replies(&mut self) {
-        let waiting = self.reply_buffer_bytes();
-        let all_waiting = self.share_reply_bytes(waiting);
-        let Settings { output_bytes_max, output_total_bytes_max, .. } = self.host.settings;
-        let room = ReplyRoom {
-            total_bytes_max: output_total_bytes_max,
-            client_bytes_max: output_bytes_max,
-            value_reply_bytes: self.value_reply_bytes,
-            short_reply_bytes: TIGHT_OUTPUT_BYTES,
-            reply_bytes_max: self.reply_bytes_max,
-            has_shards: self.host.mailboxes.is_some(),
-        };
-        self.host.reply_bytes_max = room.grant(all_waiting);
-        self.host.replies_are_short = self.host.reply_bytes_max < room.reply_bytes_max;
-        let copied_bytes_max =
-            self.host.output_total_bytes_max().saturating_sub(waiting - self.engine.copied_bytes());
-        self.engine.pins().set_copied_bytes_max(copied_bytes_max);
-    }
-
-    /// A connection has more or fewer unsent bytes than before.
-    #[inline]
-    pub(super) fn note_unsent(&mut self) {
-        let waiting = self.reply_buffer_bytes();
-        self.share_reply_bytes(waiting);
-    }
-
-    /// Tells other shards how many bytes of replies wait here. Returns how many wait in all shards. Whatever changes that number
-    /// must lead here: a shard that falls idle would go on counting what it has sent, and others would refuse replies for it.
-    #[inline]
-    fn share_reply_bytes(&mut self, waiting: usize) -> usize {
-        let shared = core::mem::replace(&mut self.shared_reply_bytes, waiting);
-        let Some(mailboxes) = &self.host.mailboxes else { return waiting };
-        // A reply is often sent at once, so that mostly nothing has changed, and other shards' caches are left alone.
-        if waiting != shared {
-            mailboxes.reply_bytes.fetch_add(waiting.wrapping_sub(shared), Ordering::Relaxed);
-        }
-        mailboxes.reply_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Where replies were refused since the last tick, disconnects clients that have not read theirs for too long.
-    fn drop_stalled(&mut self) {
-        let refused = self.host.stats.replies_refused;
-        if core::mem::replace(&mut self.known_refused, refused) != refused {
-            let stall_us = self.host.settings.stall_timeout_ms.saturating_mul(1000);
-            let since_us = self.host.now_us.saturating_sub(stall_us);
-            let stalled: Vec<Slot> = self.host.clients.output().stalled_since(since_us).collect();
-            let reason = "it does not read its replies, and others were refused theirs for want of memory";
-            stalled.into_iter().for_each(|slot| self.drop_client(slot, reason));
-        }
-    }
-
-    /// Disconnects clients whose replies held room that others needed, and for which there was no memory elsewhere. Whether there
-    /// were any.
-    #[inline]
-    pub(super) fn drop_robbed(&mut self) -> bool {
-        let robbed = self.engine.pins().take_robbed();
-        let reason = "its replies held values that others have replaced, and there is no memory to copy them";
-        robbed.iter().for_each(|slot| self.drop_client(*slot, reason));
-        !robbed.is_empty()
-    }
-
-    /// Disconnects a client for what it does not read.
-    fn drop_client(&mut self, slot: Slot, reason: &str) {
-        let client_info = self.host.clients.registry().client_info(slot);
-        let who = (client_info.id, client_info.home);
-        self.host.clients.output_mut().drop_for(slot, who, reason);
     }
 
     /// Puts the time since the last run's end into the slow log and the latencies, if it is above a threshold, and
@@ -328,7 +258,8 @@ impl Core {
         self.host.clients.end_pause(self.host.now_us);
         self.memory_size.tick(self.host.settings.maxmemory, &mut self.engine, tiermem_sys::memory::limit);
         self.drop_stalled();
-        self.grant_replies();
+        self.grant_replies(Standing::First);
+        self.tick_reply_turns();
         if self.engine.between_requests().tick() {
             self.expiry_is_late.notify_one();
         }
@@ -336,8 +267,8 @@ impl Core {
         self.ticks += 1;
         if self.ticks.is_multiple_of(SECOND_TICKS) {
             self.engine.flash().tick();
-            self.engine.between_requests().lost_parts().look();
-            self.tell_losses();
+            self.look_for_losses();
+            self.host.recent_buffers.note(LargestBuffers::of(&self.host.clients));
         }
         self.engine.commit();
         settle_idle(&mut self.engine, &mut self.host.clients);
@@ -364,8 +295,14 @@ impl Core {
         }
     }
 
+    /// Looks for lost parts of tiers, and says what was lost.
+    pub(super) fn look_for_losses(&mut self) {
+        self.engine.between_requests().lost_parts().look();
+        self.tell_losses();
+    }
+
     /// Says what was lost of tiers, and what to do about it.
-    fn tell_losses(&mut self) {
+    pub(super) fn tell_losses(&mut self) {
         for LossReport { tier, items, missing } in self.engine.between_requests().lost_parts().take_reports()
         {
             let tiers = self.engine.stats().tiers;

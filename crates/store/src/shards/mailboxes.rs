@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::Placement;
+use super::reply_turns::ReplyTurns;
 use super::shard_stats::ShardStats;
 use super::stop::{StopAttempt, StopAttempts};
 use crate::clients::{Class, Peer, Relay};
@@ -83,6 +84,8 @@ pub struct Mailboxes {
     pub clients: Arc<AtomicU64>,
     /// Bytes of replies that wait in all shards; each adds and takes away its own.
     pub reply_bytes: Arc<AtomicUsize>,
+    /// Replies that wait for room in any shard.
+    pub reply_turns: Arc<ReplyTurns>,
     /// Attempts to stop all shards.
     pub stops: Arc<StopAttempts>,
     mailboxes: Arc<[UnboundedSender<Message>]>,
@@ -94,6 +97,7 @@ impl Mailboxes {
         let (mailboxes, messages): (Vec<_>, Vec<_>) = (0..shards).map(|_| unbounded_channel()).unzip();
         let (mailboxes, shard_stats) = (mailboxes.into(), Arc::new(ShardStats::of(shards)));
         let (clients, turns) = (Arc::new(AtomicU64::new(0)), Arc::new(Semaphore::new(1)));
+        let reply_turns = Arc::new(ReplyTurns::default());
         let (reply_bytes, stops) = (Arc::new(AtomicUsize::new(0)), Arc::new(StopAttempts::default()));
         let copy = |own| Mailboxes {
             placement: Placement { own, shards },
@@ -101,6 +105,7 @@ impl Mailboxes {
             clients: Arc::clone(&clients),
             turns: Arc::clone(&turns),
             reply_bytes: Arc::clone(&reply_bytes),
+            reply_turns: Arc::clone(&reply_turns),
             stops: Arc::clone(&stops),
             mailboxes: Arc::clone(&mailboxes),
         };

@@ -27,6 +27,7 @@
 
 pub mod mailboxes;
 pub mod merge;
+pub mod reply_turns;
 mod set;
 pub mod shard_stats;
 pub mod stop;

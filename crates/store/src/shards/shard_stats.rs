@@ -7,6 +7,7 @@ use serde::Serialize;
 use tiermem_policy::shard_memory::Share;
 
 use super::Placement;
+use crate::clients::LargestBuffers;
 use crate::engine::{DATABASES, EngineStats};
 use crate::stats::{Activity, CommandStatistics, ServerStats};
 
@@ -32,6 +33,8 @@ pub struct Figures {
     pub input_bytes_per_sec: u64,
     /// ... and that went to them.
     pub output_bytes_per_sec: u64,
+    /// The most that one client has held lately.
+    pub largest_buffers: LargestBuffers,
     /// Figures of snapshots; `None`: there are none.
     pub saves: Option<SaveFigures>,
 }
@@ -85,6 +88,7 @@ impl Figures {
         self.ops_per_sec += other.ops_per_sec;
         self.input_bytes_per_sec += other.input_bytes_per_sec;
         self.output_bytes_per_sec += other.output_bytes_per_sec;
+        self.largest_buffers = self.largest_buffers.max(other.largest_buffers);
         self.saves = match (self.saves, other.saves) {
             (Some(own), Some(other)) => Some(own.and(other)),
             (own, other) => own.or(other),

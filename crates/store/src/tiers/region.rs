@@ -14,7 +14,7 @@ use tiermem_sys::populate::Populate;
 use tiermem_tier::device::{Mapped, MappedError, Memory};
 
 use super::persistent_region::Kept;
-use super::region_format::{Division, HEADER_BYTES, Header, RegionState, VERSION};
+use super::region_format::{Division, HEADER_BYTES, Header, RegionState, State, VERSION};
 
 /// The file of a region, and its permitted use.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,15 @@ impl Region {
             }
         }
         let has_disk = mapped.has_disk();
-        let kept = Kept::open(mapped.bytes_mut(), division, boot::id(), has_disk);
+        // A process that died before it has seen that its file was shortened and made longer again has left zeros for items. What was
+        // closed in order is whole, and may be a copy with holes where zeros are.
+        let lost = mapped.lacked_space() && !State::read(mapped.bytes()).clean;
+        let mut kept = Kept::open(mapped.bytes_mut(), division, boot::id(), has_disk);
+        if lost {
+            let path = spec.path.display();
+            tracing::error!(%path, "the file was shortened while a store ran on it that was killed: none of its items can be trusted");
+            kept.begin_empty(mapped.bytes_mut());
+        }
         // That it is open must be on the disk before anything else is.
         let failed = |source| MappedError::Io { path: spec.path.clone(), source };
         mapped.sync(0, Kept::OPENED_BYTES).map_err(failed)?;

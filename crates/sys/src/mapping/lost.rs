@@ -2,18 +2,17 @@
 //!
 //! A file that is shortened takes its pages out of every mapping at once, the last page among them. So [`Mapping::has_lost`] reads one
 //! byte of the last page, always the same one: that tells of a shortened file whichever bytes were read before. A bad page of the
-//! medium shows when it is read itself ([`Mapping::touch`]). What neither shows, [`Mapping::look`] finds by the file's length and space: a
-//! file that was cut within its last page, and one that was shortened and made longer again, whose pages are there and hold zeros.
+//! medium shows when it is read itself ([`Mapping::touch`]). What neither shows, [`Mapping::look`] finds by the file's length and space, and by
+//! what the system tells of its changes: a file that was cut within its last page, and one that was shortened and made longer again, whose
+//! pages are there and hold zeros. Its space alone may not show that: a write to one of its pages may bring the space of its neighbours.
 
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::bus_error::PAGE_BYTES;
+use super::changes::Changes;
 use super::{MapError, Mapping, map_file};
-
-/// `stat` counts a file's space in these.
-const STAT_BLOCK_BYTES: u64 = 512;
+use crate::disk;
 
 impl Mapping {
     /// Whether bytes of the file were lost since [`Self::take_lost`] was last called: then what was read before this call may be zeros that
@@ -48,8 +47,8 @@ impl Mapping {
         unsafe { self.start.as_ptr().add(offset).read_volatile() };
     }
 
-    /// Asks the system for the file's length and space: [`Self::has_lost`] knows what they tell. Now and then is enough, for what no access
-    /// shows.
+    /// Asks the system for the file's length, space and changes: [`Self::has_lost`] knows what they tell. Now and then is enough, for what no
+    /// access shows.
     pub fn look(&mut self) {
         let (Some(watch), Some(Ok(about))) = (&self.watch, self.file.as_ref().map(|file| file.metadata()))
         else {
@@ -60,8 +59,11 @@ impl Mapping {
         }
         let bytes = about.len().min(self.file_bytes as u64);
         // A file that has all of its space never has less of it, unless it was shortened or a hole was made in it.
-        let has_all = about.blocks().saturating_mul(STAT_BLOCK_BYTES) >= bytes;
-        if self.had_all_space && !has_all {
+        let has_all = disk::held_bytes(&about) >= bytes;
+        // Of a file that is shorter still, only the end is known to be lost.
+        let was_changed = self.changes.as_ref().is_some_and(Changes::take);
+        let was_longer_again = was_changed && about.len() >= self.len as u64;
+        if self.had_all_space && !has_all || was_longer_again {
             watch.note_tail(0);
         } else if bytes < self.file_bytes as u64 {
             watch.note_tail(bytes as usize / PAGE_BYTES * PAGE_BYTES);
@@ -77,6 +79,11 @@ impl Mapping {
             self.file_bytes = self.file_bytes.min(last.start);
         }
         lost
+    }
+
+    /// What was changed until now was changed by this process, and nothing is lost by it.
+    pub fn forget_changes(&self) {
+        self.changes.as_ref().map(Changes::take);
     }
 
     /// Maps the file there again: the caller has made sure that it has these bytes. They are as the file has them.
@@ -105,6 +112,7 @@ impl Mapping {
             self.file_bytes = self.len;
         }
         // Its space is compared with this from now on.
+        self.forget_changes();
         self.look();
         Ok(())
     }
@@ -117,7 +125,6 @@ mod tests {
     use rustix::mm::MapFlags;
 
     use super::*;
-    use crate::disk;
     use crate::forked::{fork_and, status_of};
 
     const PAGES: usize = 8;
@@ -236,6 +243,17 @@ mod tests {
         assert!(!mapping.has_lost());
         mapping.look();
         assert_eq!(taken(&mut mapping), [(0, LEN)]);
+        disk::reserve(&file, LEN as u64).unwrap();
+        mapping.put_back(&(0..LEN)).unwrap();
+        // The same, and what is written meanwhile brings all of its space back.
+        file.set_len(PAGE_BYTES as u64).unwrap();
+        file.set_len(LEN as u64).unwrap();
+        mapping.bytes_mut().fill(1);
+        mapping.look();
+        assert_eq!(taken(&mut mapping), [(0, LEN)]);
+        mapping.bytes_mut().fill(2);
+        mapping.look();
+        assert!(!mapping.has_lost(), "what is written here is no change by others");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub(crate) mod area;
 mod bus_error;
+mod changes;
 mod lost;
 mod memory_file;
 pub(crate) mod pages;
@@ -21,6 +22,7 @@ use crate::populate::Populate;
 use area::Area;
 pub use area::MapError;
 use bus_error::Watch;
+use changes::Changes;
 pub use memory_file::{HugePages, memory_file};
 pub use pages::{Pages, PagesError};
 pub use shared::{Access, SharedMapping};
@@ -36,6 +38,8 @@ pub struct Mapping {
     watch: Option<Watch>,
     /// Bytes from the start that are the file's, as far as is known: what was lost at the end is not until it was put back.
     file_bytes: usize,
+    /// Changes of the file that others make.
+    changes: Option<Changes>,
     /// Whether the file had all of its space when that was last looked at.
     had_all_space: bool,
     /// The flags with which the file is mapped.
@@ -107,6 +111,7 @@ impl Mapping {
             len,
             watch,
             file_bytes,
+            changes: file.as_ref().and_then(Changes::of),
             had_all_space: false,
             flags: MapFlags::SHARED,
             area: Arc::new(area),

@@ -66,6 +66,8 @@ pub struct Mapped {
     mapping: Mapping,
     /// Whether there is something to write back to.
     has_disk: bool,
+    /// A file that stays lacked a part of its space when it was opened.
+    lacked_space: bool,
 }
 
 impl Mapped {
@@ -98,7 +100,7 @@ impl Mapped {
         let map = |file| {
             Mapping::file(file, len).map_err(|source| MappedError::Map { path: path.to_owned(), source })
         };
-        let (mapping, stays) = if kind.is_file() {
+        let (mapping, stays, lacked_space) = if kind.is_file() {
             // Looked at before it is sized: a stranger's file keeps its length.
             let mut start = vec![0; judged_bytes.min(about.len()) as usize];
             file.read_exact_at(&mut start, 0).map_err(failed)?;
@@ -108,7 +110,10 @@ impl Mapped {
             }
             file.set_len(capacity).map_err(failed)?;
             disk::reserve(&file, capacity).map_err(failed)?;
-            (map(file)?, stays)
+            // Where a file never has all of its space, as compressed, that says nothing.
+            let has_all = |about: &fs::Metadata| disk::held_bytes(about) >= capacity;
+            let lacked_space = stays && !has_all(&about) && has_all(&file.metadata().map_err(failed)?);
+            (map(file)?, stays, lacked_space)
         } else if kind.is_char_device() || kind.is_block_device() {
             let has = device_bytes(&file, kind.is_char_device(), about.rdev()).map_err(failed)?;
             if has < capacity {
@@ -117,12 +122,18 @@ impl Mapped {
             }
             let mapping = map(file)?;
             let stays = judge(&mapping.bytes()[..len.min(judged_bytes as usize)], has)?;
-            (mapping, stays)
+            (mapping, stays, false)
         } else {
             return Err(failed(io::Error::other("it is neither a file nor a device")));
         };
         // Memory that is a device by itself has no disk to be written back to.
-        Ok((Mapped { mapping, has_disk: !kind.is_char_device() }, stays))
+        Ok((Mapped { mapping, has_disk: !kind.is_char_device(), lacked_space }, stays))
+    }
+
+    /// Whether a file that stays lacked a part of its space when it was opened. Since [`Self::open`] gives it all, it was shortened while it
+    /// was mapped, or it is a copy with holes.
+    pub fn lacked_space(&self) -> bool {
+        self.lacked_space
     }
 
     /// Whether something was lost since [`Self::take_lost`]: what was read before this call may be zeros that were never written.
@@ -153,7 +164,6 @@ impl Mapped {
     /// # Errors
     /// When the file system has no room for it or cannot write it; always for a device, whose bad pages only its own tools mend.
     pub fn put_back(&mut self, lost: &Range<usize>) -> io::Result<()> {
-        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
         // Made longer it would not show any more that more of it was lost.
         self.mapping.look();
         if self.mapping.has_lost() {
@@ -165,16 +175,9 @@ impl Mapped {
         if !about.is_file() {
             return Err(io::Error::other("the device cannot read it, and only its own tools mend that"));
         }
-        if let Err(error) = disk::reserve(file, len as u64) {
-            // A longer file without the space for it would be lost again at the first write.
-            file.set_len(about.len())?;
-            return Err(error);
-        }
-        if lost.end < len {
-            for at in lost.clone().step_by(ZEROS.len()) {
-                file.write_all_at(&ZEROS[..ZEROS.len().min(lost.end - at)], at as u64)?;
-            }
-        }
+        let is_whole = make_whole(file, (about.len(), len as u64), lost);
+        self.mapping.forget_changes();
+        is_whole?;
         self.mapping.put_back(lost).map_err(io::Error::other)
     }
 
@@ -190,6 +193,22 @@ impl Mapped {
     pub fn sync(&mut self, offset: usize, len: usize) -> io::Result<()> {
         if self.has_disk { self.mapping.sync(offset, len) } else { Ok(()) }
     }
+}
+
+/// Gives a file that `has` so many bytes all of its bytes and space, with zeros in a range that does not reach its end.
+fn make_whole(file: &File, (has, bytes): (u64, u64), lost: &Range<usize>) -> io::Result<()> {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    if let Err(error) = disk::reserve(file, bytes) {
+        // A longer file without the space for it would be lost again at the first write.
+        file.set_len(has)?;
+        return Err(error);
+    }
+    if (lost.end as u64) < bytes {
+        for at in lost.clone().step_by(ZEROS.len()) {
+            file.write_all_at(&ZEROS[..ZEROS.len().min(lost.end - at)], at as u64)?;
+        }
+    }
+    Ok(())
 }
 
 /// Size of a device. A character device does not report it by itself.

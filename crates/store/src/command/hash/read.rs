@@ -15,12 +15,13 @@ use crate::resp::{Args, Version, Writer, parse_i64};
 /// Takes a reply back that has grown beyond the limit.
 fn check_length(context: &mut Context<'_>, mark: Mark) -> Outcome {
     let limit = context.host.reply_bytes_max;
-    if context.output.since(mark) <= limit {
+    let bytes = context.output.since(mark);
+    if bytes <= limit {
         return Ok(());
     }
     context.output.truncate(mark, context.engine);
-    Err(format!("ERR the reply is longer than the limit of {limit} bytes, ask for fewer fields at a time")
-        .into())
+    // How long the rest of it is was not looked at.
+    Err(Refusal::NoRoom { needs_bytes: 2 * bytes, things: "fields" })
 }
 
 /// Replies with what `reply` makes of the field, or of its absence.

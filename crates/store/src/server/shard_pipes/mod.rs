@@ -5,6 +5,7 @@
 //! arrived; requests that run at home meanwhile queue their replies as well. A push message keeps its
 //! place among the replies of its shard: an invalidation must not overtake the value that it is about.
 
+mod next_request;
 mod pipe;
 mod replies;
 
@@ -17,11 +18,11 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::clients::Peer;
 use crate::command::{Context, Mode, Output, Resolved, Route, Verdict, refuse_request};
-use crate::host::Session;
 use crate::resp::{Args, Request, Version};
 use crate::shards::ShardSet;
 use crate::shards::mailboxes::{Mailboxes, Message, PIPE_BYTES};
 use crate::shards::merge::Merge;
+use next_request::{caching, take_caching, take_silence};
 use pipe::{Expected, Link};
 use replies::{Parts, Replies};
 
@@ -46,6 +47,8 @@ pub(super) enum Step {
     HeldUp,
     /// It must be offered again when [`Links::advance`] has got on.
     Wait,
+    /// There is no room for its reply: it must be offered again when there is.
+    NoRoom,
 }
 
 impl From<Verdict> for Step {
@@ -53,6 +56,7 @@ impl From<Verdict> for Step {
         match verdict {
             Verdict::Done => Step::Done,
             Verdict::Later => Step::HeldUp,
+            Verdict::NoRoom => Step::NoRoom,
         }
     }
 }
@@ -136,6 +140,11 @@ impl Links {
         let links = self.links.iter().flatten().chain(&self.monitors);
         let buffers: usize = links.map(|link| link.outgoing_bytes() + link.incoming_bytes()).sum();
         buffers + self.replies.held_bytes()
+    }
+
+    /// The numbers of the first reply that is owed, and of the next one.
+    pub(super) fn numbers(&self) -> (u64, u64) {
+        (self.replies.first_number(), self.replies.next_number())
     }
 
     /// Bytes of replies, and of parts of them, that wait for others or for the rest of them.
@@ -331,7 +340,8 @@ impl Links {
         let caching = caching(context);
         // Before it runs, since it may set the counters back; a request that may be held up counts when it runs.
         let certain = context.host.clients.pauses().kind().is_none();
-        if certain {
+        let is_counted = mode.has(Mode::PUT_OFF);
+        if certain && !is_counted {
             found.account(context, args);
         }
         for (part, (shard, request)) in asked.iter().enumerate() {
@@ -343,9 +353,12 @@ impl Links {
                 let (verdict, reply) = run_aside(context, request.args(), found);
                 context.session.mode.set(Mode::GUEST, false);
                 context.session.mode.set(Mode::SILENT, mode.has(Mode::SILENT));
-                if verdict == Verdict::Later {
+                if verdict != Verdict::Done {
                     context.session.mode.set(Mode::SKIP_NEXT, mode.has(Mode::SKIP_NEXT));
-                    return Step::HeldUp;
+                    if verdict == Verdict::NoRoom && !certain && !is_counted {
+                        found.account(context, args);
+                    }
+                    return verdict.into();
                 }
                 parts[part] = reply;
                 missing -= 1;
@@ -354,7 +367,7 @@ impl Links {
         let silent = mode.has(Mode::SILENT) || mode.has(Mode::SKIP_NEXT);
         context.session.mode.set(Mode::SKIP_NEXT, false);
         take_caching(context);
-        if !certain {
+        if !certain && !is_counted {
             found.account(context, args);
         }
         let number = Some(self.replies.next_number());
@@ -565,30 +578,4 @@ fn run_aside(context: &mut Context<'_>, args: Args<'_>, found: Resolved) -> (Ver
     let verdict = found.execute(context, args);
     core::mem::swap(context.output, &mut aside);
     (verdict, aside.into_bytes(context.engine))
-}
-
-/// Whether the client wants no reply to this request.
-fn take_silence(session: &mut Session) -> bool {
-    let silent = session.mode.has(Mode::SILENT) || session.mode.has(Mode::SKIP_NEXT);
-    session.mode.set(Mode::SKIP_NEXT, false);
-    silent
-}
-
-/// The setting of `CLIENT CACHING` for this request, which may
-/// run elsewhere: whether to remember the keys that it reads.
-fn caching(context: &Context<'_>) -> Option<bool> {
-    if !context.session.mode.has(Mode::TRACKS) {
-        return None;
-    }
-    let mode = context.host.clients.tracking().mode(context.session.slot)?;
-    mode.caching.then_some(mode.opt_in)
-}
-
-/// The same, once.
-fn take_caching(context: &mut Context<'_>) -> Option<bool> {
-    let caching = caching(context);
-    if caching.is_some() {
-        context.host.clients.set_caching(context.session.slot, false);
-    }
-    caching
 }

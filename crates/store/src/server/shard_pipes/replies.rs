@@ -82,6 +82,11 @@ impl Replies {
         }
     }
 
+    /// What the first place is called.
+    pub(super) fn first_number(&self) -> u64 {
+        self.first
+    }
+
     /// What the next place is called.
     pub(super) fn next_number(&self) -> u64 {
         self.first + self.queue.len() as u64
