@@ -97,6 +97,8 @@ impl Work<'_> {
             }
             Verdict::Ready => {}
         }
+        self.op.unstored_forgotten = self.shared.unstored.forgotten();
+        let extents = &self.shared.extents;
         // An operation is small beside the cache: only plans in flight and dirty blocks can block all of them.
         debug_assert!(
             write != Some(Mode::WriteBack)
@@ -156,7 +158,7 @@ impl Work<'_> {
     }
 
     /// The log is broken, and the operation waits for it.
-    pub fn log_failed(self, why: &str) -> After {
+    pub fn log_failed(mut self, why: &str) -> After {
         match self.op.kind {
             Kind::Copy => return self.keep_dirty(why),
             Kind::TrimStore => {
@@ -165,16 +167,30 @@ impl Work<'_> {
             }
             _ => {}
         }
-        // Nothing was stored yet.
-        self.shared.forget_parts(self.op.volume, &self.op.plan.fresh);
         if matches!(self.op.kind, Kind::Read | Kind::Prefetch) {
             // It begins anew, and stores nothing.
-            self.shared.finish_plan(self.op);
-            self.op.plan.clear();
+            self.unplan();
             return self.try_later(After::Crowds);
         }
+        // Nothing was stored yet.
+        self.shared.forget_parts(self.op.volume, &self.op.plan.fresh);
         self.op.failure = Some((Errno::Io, why.to_owned()));
         self.end()
+    }
+
+    /// The plan of a read is given up, of which nothing was stored yet.
+    fn unplan(&mut self) {
+        self.shared.forget_parts(self.op.volume, &self.op.plan.fresh);
+        self.shared.finish_plan(self.op);
+        self.op.plan.clear();
+    }
+
+    /// The read is planned again: it waited for others, and bytes that it was to find in DRAM went with the last of them. Where they were to
+    /// be in the cache its device may have older ones.
+    pub fn plan_again(mut self) -> After {
+        self.unplan();
+        self.release_claims();
+        self.claim()
     }
 
     /// All that the operation needs is here, or failed.

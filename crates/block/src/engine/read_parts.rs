@@ -19,6 +19,13 @@ const UNKNOWN: &str = "the checksums of these bytes of the cache cannot be read"
 impl Work<'_> {
     /// Reads all that the operation's plan names.
     pub fn gather(mut self) -> After {
+        let has_waited = self.op.unstored_forgotten != self.shared.unstored.forgotten();
+        if has_waited
+            && matches!(self.op.kind, Kind::Read | Kind::Prefetch)
+            && !self.op.plan.cached.is_empty()
+        {
+            return self.plan_again();
+        }
         self.op.stage = Stage::Gathering;
         self.op.asked_ns = self.shared.now_ns;
         for at in 0..self.op.plan.cached.len() {
