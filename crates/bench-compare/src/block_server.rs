@@ -4,7 +4,8 @@
 //! the cost of serving them. As a cache (`tiermem block serve` and nbdkit's cache filter, each
 //! before a file) all requests are hits: the whole disk is written and read before the
 //! measurements, and fits into the cache and into memory, where nbdkit's has it in the page cache.
-//! `--rival` sets the cache beside another of nbdkit's servers: over memory, or a file without a cache.
+//! `--rival` sets the cache beside another of nbdkit's servers: over memory, or a file without a cache. That file is in
+//! the page cache, whose memory is the server's too: `--memory-mib` limits that of both, each in a cgroup of its own.
 //!
 //! Both servers run during the whole comparison, each on the server's core. fio drives them from
 //! another core over a unix socket, one right after the other, with alternating order. Where fio
@@ -18,6 +19,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
+use crate::memory_limit::MemoryLimit;
 use crate::output::{Cell, Format, Rows, print_record};
 use crate::server::{Server, pinned, shown};
 use crate::summary::{command_rows, median};
@@ -81,6 +83,9 @@ pub struct Options {
     /// DRAM of tiermem's cache for checksums and places, in MiB [default: enough for all].
     #[arg(long, value_name = "MIB")]
     cache_table_memory_mib: Option<u32>,
+    /// Memory of each server with its page cache, in MiB, as the limit of a cgroup [default: no limit].
+    #[arg(long, value_name = "MIB")]
+    memory_mib: Option<u32>,
     /// The example `nbd_memory` [default: the one in `examples` beside this program].
     #[arg(long, value_name = "PATH")]
     nbd_memory: Option<PathBuf>,
@@ -114,6 +119,17 @@ pub struct Options {
 struct Rival {
     server: Server,
     socket: PathBuf,
+    /// Goes after the server.
+    _limit: Option<MemoryLimit>,
+}
+
+impl Rival {
+    /// The server, which was just started, within the memory that each has.
+    fn new(options: &Options, name: &str, server: Server, socket: PathBuf) -> Result<Self> {
+        let limit = options.memory_mib.map(|mib| MemoryLimit::new(name, u64::from(mib) << 20)).transpose()?;
+        limit.as_ref().map(|limit| limit.hold(server.process())).transpose()?;
+        Ok(Rival { server, socket, _limit: limit })
+    }
 }
 
 /// One measurement.
@@ -217,7 +233,7 @@ fn start_nbdkit(options: &Options, folder: &Path) -> Result<Rival> {
         }
     }
     let server = Server::start_at(&socket, options.server_core, &options.nbdkit, arguments)?;
-    Ok(Rival { server, socket })
+    Rival::new(options, "nbdkit", server, socket)
 }
 
 /// The program that is given, or the one at `place` beside this one.
@@ -267,7 +283,7 @@ fn start_tiermem(options: &Options, folder: &Path) -> Result<Rival> {
         }
     };
     let server = Server::start_at(&socket, options.server_core, &program, arguments)?;
-    Ok(Rival { server, socket })
+    Rival::new(options, "tiermem", server, socket)
 }
 
 /// Runs fio against a server; what it says.

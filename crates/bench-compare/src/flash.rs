@@ -22,6 +22,7 @@ use tiermem_sys::affinity::pin_thread;
 use tiermem_trace::generate::{Permutation, ZipfRanks};
 
 use crate::Common;
+use crate::memory_limit::MemoryLimit;
 use crate::output::{Cell, Rows, print_record};
 use crate::server::{Server, free_port};
 use crate::summary::{command_rows, median};
@@ -181,46 +182,13 @@ fn row(round: usize, rival: Rival, figures: &Figures) -> Vec<Cell> {
     ]
 }
 
-/// A cgroup with a limit on memory, removed with its value.
-struct Cage(PathBuf);
-
-impl Cage {
-    fn new(limit_bytes: u64) -> Result<Self> {
-        let name = format!("tiermem-bench-{}", std::process::id());
-        // Version 1 has a hierarchy for memory alone.
-        let v1 = PathBuf::from("/sys/fs/cgroup/memory");
-        let (root, file) =
-            if v1.is_dir() { (v1, "memory.limit_in_bytes") } else { ("/sys/fs/cgroup".into(), "memory.max") };
-        let path = root.join(name);
-        fs::create_dir_all(&path).with_context(|| format!("make the cgroup {}", path.display()))?;
-        fs::write(path.join(file), limit_bytes.to_string())
-            .with_context(|| format!("limit the memory of {}", path.display()))?;
-        Ok(Cage(path))
-    }
-
-    fn hold(&self, process: u32) -> Result<()> {
-        Ok(fs::write(self.0.join("cgroup.procs"), process.to_string())?)
-    }
-}
-
-impl Drop for Cage {
-    fn drop(&mut self) {
-        for _ in 0..50 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
 fn measure(options: &Options, rival: Rival, commands: &mut Vec<String>) -> Result<Figures> {
     let file = options.directory.join(format!(
         "tiermem-bench-{}-{}",
         rival.name().replace(' ', "-"),
         std::process::id()
     ));
-    let cage = Cage::new((options.memory_mib + options.beside_mib) << 20)?;
+    let limit = MemoryLimit::new("flash", (options.memory_mib + options.beside_mib) << 20)?;
     let server = match rival {
         Rival::Extstore => {
             let (port, memory) = (free_port()?, options.memory_mib.to_string());
@@ -235,7 +203,7 @@ fn measure(options: &Options, rival: Rival, commands: &mut Vec<String>) -> Resul
             Server::start_tiermem(&options.common, &["--tier", &memory, "--tier", &flash, "--reset"])?
         }
     };
-    cage.hold(server.process())?;
+    limit.hold(server.process())?;
     commands.push(server.command().to_owned());
     let figures = fill_and_read(options, rival, &server);
     drop(server);

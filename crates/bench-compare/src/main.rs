@@ -13,6 +13,7 @@ mod curves;
 mod flash;
 mod krr_cost;
 mod memory;
+mod memory_limit;
 mod redis_curve;
 mod sampling;
 mod server;

@@ -67,6 +67,13 @@ impl House {
         self.send(Task::Write(buffer), BYTES as u64, durable)
     }
 
+    /// A write of half of the first unit.
+    fn write_part(&mut self, value: u8) -> u64 {
+        let mut buffer = self.engine.lend(4096);
+        buffer[..2048].fill(value);
+        self.send(Task::Write(buffer), 2048, false)
+    }
+
     fn read(&mut self) -> u64 {
         self.send(Task::Read, BYTES as u64, false)
     }
@@ -112,6 +119,62 @@ fn a_write_is_done_before_it_is_stored_and_a_flush_waits_for_it() {
     house.set(Fate::Done);
     assert_eq!(house.value(read), Ok(2));
     house.outcome(flush).unwrap();
+}
+
+/// A house in which the log has closed the block that holds the old content, and the fate of all writes is set.
+fn closed(fate: Fate) -> House {
+    let mut house = House::new();
+    // More than a second of the clock.
+    assert!(house.look(0).is_none());
+    house.fates.set(fate, |request| request.op == Op::Write);
+    house
+}
+
+#[test]
+fn a_write_over_a_closed_block_is_done_before_the_log_opens_it_and_is_stored_after_that() {
+    let mut house = closed(Fate::Held);
+    let write = house.write(2, false);
+    house.outcome(write).unwrap();
+    let log_alone = house.fates.held_bytes();
+    assert!(!log_alone.is_empty() && !log_alone.contains(&BYTES), "{log_alone:?}");
+    let read = house.read();
+    let flush = house.send(Task::Flush, 0, false);
+    assert!(house.look(read).is_none() && house.look(flush).is_none());
+    assert!(!house.fates.held_bytes().contains(&BYTES), "what was promised is not written over yet");
+    house.set(Fate::Done);
+    assert_eq!(house.value(read), Ok(2));
+    house.outcome(flush).unwrap();
+}
+
+#[test]
+fn a_write_over_a_closed_block_that_must_be_durable_or_needs_what_is_there_waits_for_the_log() {
+    for durable in [true, false] {
+        let mut house = closed(Fate::Held);
+        let write = if durable { house.write(2, true) } else { house.write_part(2) };
+        assert!(house.look(write).is_none());
+        house.set(Fate::Done);
+        house.outcome(write).unwrap();
+    }
+}
+
+#[test]
+fn a_write_that_is_done_is_read_and_the_flush_fails_where_the_log_fails_before_it_opens_the_block() {
+    for flushes_first in [false, true] {
+        let mut house = closed(Fate::Held);
+        let write = house.write(2, false);
+        house.outcome(write).unwrap();
+        let early = flushes_first.then(|| house.send(Task::Flush, 0, false));
+        assert!(early.is_none_or(|flush| house.look(flush).is_none()));
+        house.fates.set(Fate::Failed, |request| request.op == Op::Write);
+        let read = house.read();
+        assert_eq!(house.value(read), Ok(2));
+        let flush = early.unwrap_or_else(|| house.send(Task::Flush, 0, false));
+        assert_eq!(house.outcome(flush).err(), Some(Errno::Io), "the log has it not");
+        let refused = house.write(3, false);
+        assert_eq!(house.outcome(refused).err(), Some(Errno::Io));
+        let read = house.read();
+        assert_eq!(house.value(read), Ok(2));
+    }
 }
 
 #[test]

@@ -119,6 +119,8 @@ pub(super) struct Op {
     pub asked_ns: u64,
     /// When the store gave the last of that.
     pub fetched_ns: Option<u64>,
+    /// What is to be stored of a write whose client was answered before that could begin, in the order of the plan's parts.
+    pub brought: Vec<AlignedBuffer>,
     /// What was stored so far, or could not be.
     pub stored: Vec<Stored>,
     /// Which parts that the plan fills are not in the cache.
@@ -154,6 +156,7 @@ impl Default for Op {
             held: Vec::new(),
             asked_ns: 0,
             fetched_ns: None,
+            brought: Vec::new(),
             stored: Vec::new(),
             unstored: Vec::new(),
             lost: Vec::new(),
@@ -186,7 +189,10 @@ impl Op {
     /// Resets it for its next use: a trim in its place makes no plan, and must not undo this one.
     pub(super) fn clear(&mut self) {
         debug_assert!(
-            self.claims.is_empty() && self.opened.is_empty() && self.owed.is_none(),
+            self.claims.is_empty()
+                && self.opened.is_empty()
+                && self.owed.is_none()
+                && self.brought.is_empty(),
             "it has let go of all"
         );
         self.held.clear();

@@ -137,12 +137,13 @@ impl Work<'_> {
     }
 
     /// The operation has all its claims: it reads, as soon as the log allows what comes afterwards.
-    fn proceed(self) -> After {
+    fn proceed(mut self) -> After {
         let Shared { log, write_order, extents, volumes, .. } = &mut *self.shared;
         let volume = &volumes[self.op.volume];
         let wait = write_order.open_blocks(log, self.op, volume.number, volume.mode, extents.map());
         if log.must_wait(self.id, wait) {
             self.op.stage = Stage::Opening;
+            self.answer_before_opening();
             return After::Waits;
         }
         self.gather()
@@ -165,6 +166,7 @@ impl Work<'_> {
                 self.shared.trimmed(self.op, Err((Errno::Io, why.to_owned())));
                 return self.end();
             }
+            _ if !self.op.brought.is_empty() => return self.store_nothing(),
             _ => {}
         }
         if matches!(self.op.kind, Kind::Read | Kind::Prefetch) {

@@ -28,15 +28,38 @@ impl Work<'_> {
             self.submit_through(range);
         }
         self.submit_fills();
-        if self.may_be_early() {
-            // Operations that read or overwrite it wait until it is stored, as this operation keeps its claim.
-            self.shared.write_order.owe(&self.shared.log, self.op);
-            self.shared.reply(self.op, Vec::new());
-        }
+        self.answer_early();
         if self.op.ios == 0 {
             self.shared.ready.push_back(Ready::Stored(self.id));
         }
         After::Waits
+    }
+
+    /// Answers the client before its write is stored, where that may be. Operations that read or overwrite it wait until it is stored, as
+    /// this operation keeps its claim.
+    fn answer_early(&mut self) {
+        if self.may_be_early() {
+            self.shared.write_order.owe(&self.shared.log, self.op);
+            self.shared.reply(self.op, Vec::new());
+        }
+    }
+
+    /// The operation waits until the log says that its blocks are open. A client that brings all that is to be stored need not wait for
+    /// that: nothing can fail any more before its bytes are stored, or kept for the store.
+    pub fn answer_before_opening(&mut self) {
+        let needs_nothing = self.op.plan.cached.is_empty() && self.op.plan.fetch.is_empty();
+        if needs_nothing && self.may_be_early() {
+            self.op.brought = (0..self.op.plan.fill.len()).map(|fill| self.bytes_of(fill)).collect();
+            self.answer_early();
+        }
+    }
+
+    /// The log is broken, and does not open the blocks of a write that is answered: what it brought stays in DRAM until the store has it.
+    pub fn store_nothing(self) -> After {
+        for (fill, buffer) in std::mem::take(&mut self.op.brought).into_iter().enumerate() {
+            self.op.stored.push(Stored { fill: fill as u32, buffer, is_there: false });
+        }
+        self.written()
     }
 
     /// Whether the client may be answered before its write is stored.
@@ -79,11 +102,17 @@ impl Work<'_> {
 
     /// Stores all that the operation's plan fills.
     pub fn submit_fills(&mut self) {
+        let mut brought = std::mem::take(&mut self.op.brought).into_iter();
         for fill in 0..self.op.plan.fill.len() {
-            let own = self.shared.answers.take_own(self.op, &self.op.plan.fill[fill]);
-            let buffer = own.unwrap_or_else(|| self.assemble(fill));
+            let buffer = brought.next().unwrap_or_else(|| self.bytes_of(fill));
             self.submit_store(fill as u32, buffer);
         }
+    }
+
+    /// What is to be stored of a part of the plan.
+    fn bytes_of(&mut self, fill: usize) -> AlignedBuffer {
+        let own = self.shared.answers.take_own(self.op, &self.op.plan.fill[fill]);
+        own.unwrap_or_else(|| self.assemble(fill))
     }
 
     /// The bytes of a part of the plan: what was read, and over that what the client writes.

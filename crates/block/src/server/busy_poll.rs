@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 
 /// Time of polling before sleeping.
-const MOMENT: Duration = Duration::from_micros(50);
+const MOMENT: Duration = Duration::from_micros(100);
 /// Most occasions to skip, after any number of vain ones: too few
 /// to be seen in latencies, and soon over where the client changes.
 const PASSED_MAX: u32 = 1023;

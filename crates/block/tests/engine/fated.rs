@@ -33,6 +33,11 @@ impl Fates {
         state.releases |= fate != Fate::Held;
     }
 
+    /// The bytes of each request held now.
+    pub fn held_bytes(&self) -> Vec<usize> {
+        self.0.lock().unwrap().held.iter().map(|request| request.buffer.len()).collect()
+    }
+
     /// Releases the requests held now; returns whether there were any.
     pub fn release(&self) -> bool {
         let mut state = self.0.lock().unwrap();
