@@ -159,7 +159,7 @@ impl Work<'_> {
     }
 
     /// The log is broken, and the operation waits for it.
-    pub fn log_failed(mut self, why: &str) -> After {
+    pub fn log_failed(self, why: &str) -> After {
         match self.op.kind {
             Kind::Copy => return self.keep_dirty(why),
             Kind::TrimStore => {
@@ -171,28 +171,13 @@ impl Work<'_> {
         }
         if matches!(self.op.kind, Kind::Read | Kind::Prefetch) {
             // It begins anew, and stores nothing.
-            self.unplan();
+            unplan(self.op, self.shared);
             return self.try_later(After::Crowds);
         }
         // Nothing was stored yet.
         self.shared.forget_parts(self.op.volume, &self.op.plan.fresh);
         self.op.failure = Some((Errno::Io, why.to_owned()));
         self.end()
-    }
-
-    /// The plan of a read is given up, of which nothing was stored yet.
-    fn unplan(&mut self) {
-        self.shared.forget_parts(self.op.volume, &self.op.plan.fresh);
-        self.shared.finish_plan(self.op);
-        self.op.plan.clear();
-    }
-
-    /// The read is planned again: it waited for others, and bytes that it was to find in DRAM went with the last of them. Where they were to
-    /// be in the cache its device may have older ones.
-    pub fn plan_again(mut self) -> After {
-        self.unplan();
-        self.release_claims();
-        self.claim()
     }
 
     /// All that the operation needs is here, or failed.
@@ -248,6 +233,13 @@ impl Work<'_> {
         }
         After::Ends
     }
+}
+
+/// The plan of a read is given up, of which nothing was stored yet.
+pub(super) fn unplan(op: &mut Op, shared: &mut Shared) {
+    shared.forget_parts(op.volume, &op.plan.fresh);
+    shared.finish_plan(op);
+    op.plan.clear();
 }
 
 #[cfg(test)]

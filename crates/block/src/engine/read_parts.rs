@@ -7,7 +7,7 @@ use tiermem_tier::block::AlignedBuffer;
 
 use super::device::Io;
 use super::op::{Failure, Held, Kind, Source, Stage, common, units_from};
-use super::op_steps::Work;
+use super::op_steps::{Work, unplan};
 use super::op_table::{After, Ready};
 use super::write_order::units_at;
 use crate::nbd::Errno;
@@ -24,7 +24,10 @@ impl Work<'_> {
             && matches!(self.op.kind, Kind::Read | Kind::Prefetch)
             && !self.op.plan.cached.is_empty()
         {
-            return self.plan_again();
+            // Bytes that it was to find in DRAM are gone; where they were to be in the cache its device may have older ones.
+            unplan(self.op, self.shared);
+            self.release_claims();
+            return self.claim();
         }
         self.op.stage = Stage::Gathering;
         self.op.asked_ns = self.shared.now_ns;
