@@ -42,6 +42,13 @@ class Machine:
         return ["nice", "-n", str(self.nice), *(["taskset", "-c", str(core)] if shutil.which("taskset") else [])]
 
 
+def status_of(port: int) -> Status:
+    """The figures of the server whose page is at this port."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/status", timeout=PATIENCE_S) as reply:
+        found: Status = json.load(reply)
+        return found
+
+
 class Server:
     """A server that runs."""
 
@@ -54,9 +61,7 @@ class Server:
 
     def status(self) -> Status:
         """Its figures."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/status", timeout=PATIENCE_S) as reply:
-            found: Status = json.load(reply)
-            return found
+        return status_of(self.port)
 
     def uri(self, each: bool) -> str:
         """Where its exports are."""

@@ -95,6 +95,7 @@ fn simulated(case: Case, capacity_bytes: u64, records: &[Access]) -> Told {
         mode: case.mode,
         admission: case.admission,
         cleaning: None,
+        flush_every: None,
         troubles: Troubles { bad_places: bad_places(case).collect(), ..Troubles::default() },
         quotas: Vec::new(),
         memory_bytes: 0,

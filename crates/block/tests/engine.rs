@@ -280,9 +280,21 @@ fn bad_places_that_were_found_agree() {
         volume_bytes: 4195328,
         order: WriteBackOrder::Flush,
         table_bytes: Some(16 * KIB),
-        ..setup
+        ..setup.clone()
     };
     case(other, 6481207214545425386, (252, 9, 15), 3, true).run();
+    let third = Setup {
+        cache_bytes: 3932160,
+        volume_bytes: 4194816,
+        fill: Fill::Whole,
+        sizing: Sizing::Observed(Default::default()),
+        order: WriteBackOrder::None,
+        durable: false,
+        memory_bytes: 0,
+        table_bytes: None,
+        ..setup
+    };
+    case(third, 4577494822182190112, (300, 28, 73), 2, false).run();
 }
 
 /// The machine dies in any submission to a device or store, also while it starts; requests fail; what was acknowledged is there again.

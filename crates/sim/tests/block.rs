@@ -7,7 +7,7 @@ use std::path::Path;
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
-use tiermem_policy::extents::cleaner::CleanerRules;
+use tiermem_policy::extents::cleaner::{CleanerRules, OrderCounts, WriteBackOrder};
 use tiermem_policy::extents::{Fill, Mode, Observation, Sizing};
 use tiermem_sim::block::{BlockError, BlockTraceError, Costs, Counts, Setup, Troubles, run, working_sets};
 
@@ -29,6 +29,7 @@ fn setup(sizes: &[u64], fill: Fill, sizing: Sizing, capacity_bytes: u64) -> Setu
         mode: Mode::WriteBack,
         admission: AdmissionRules::default(),
         cleaning: None,
+        flush_every: None,
         troubles: Troubles::default(),
         quotas: Vec::new(),
         memory_bytes: 0,
@@ -324,4 +325,59 @@ fn the_background_cleaner_agrees_with_the_cache_on_real_slices() {
             }
         }
     }
+}
+
+/// Two hundred writes, of which the second half overwrites what the first wrote.
+fn written_twice() -> Vec<Access> {
+    let again = |one: &Access| Access { time_ns: one.time_ns + 100_000_000, ..*one };
+    let first = steady_writes(100, 1_000_000);
+    first.iter().copied().chain(first.iter().map(again)).collect()
+}
+
+fn in_order(order: WriteBackOrder, flush_every: Option<u64>) -> Setup {
+    let one = setup(&[64 * KIB], Fill::Units, Sizing::Request, 64 << 20);
+    let rules = CleanerRules { order, age_ns: 50_000_000, ..CleanerRules::default() };
+    Setup { flush_every, ..cleaned(&one, rules) }
+}
+
+#[test]
+fn flushes_come_after_so_many_writes_and_cost_what_their_order_asks_for() {
+    let orders = [WriteBackOrder::Group, WriteBackOrder::Flush, WriteBackOrder::None];
+    let setups: Vec<_> = orders.map(|order| in_order(order, Some(8))).to_vec();
+    let counts = simulate(&written_twice(), setups.clone());
+    for (setup, counts) in setups.iter().zip(&counts) {
+        let mut by_hand = Setup { flush_every: None, ..setup.clone() }.build(0).unwrap();
+        for records in written_twice().chunks(8) {
+            by_hand.run(records).unwrap();
+            by_hand.flush(0, records[records.len() - 1].time_ns).unwrap();
+        }
+        assert_eq!(by_hand.finish()[0].1, *counts);
+    }
+    let [group, strict, none] = counts.iter().map(|counts| counts.order).collect::<Vec<_>>()[..] else {
+        unreachable!()
+    };
+    // What is younger than 50 ms stays at the end.
+    assert!(strict.store_flushes >= 150 / 8, "one for each: {strict:?}");
+    assert!(group.groups > 1 && group.store_flushes < strict.store_flushes / 2, "{group:?}");
+    assert_eq!((strict.groups, strict.merges, none.groups, none.copies_out), (0, 0, 0, 0));
+    // The trace's first half alone.
+    let warm =
+        |warm_up| run(&written_twice(), &[(setups[1].clone(), None)], warm_up, 0, 1, &|| false, &|_| ());
+    let [all, second] = [0, 100].map(|warm_up| warm(warm_up).remove(0).unwrap()[0].1.order.store_flushes);
+    assert!(second < all, "{second} of {all}");
+}
+
+/// More of it than leaves at a time, then a write over what has not left.
+#[test]
+fn what_a_group_needs_is_copied_out_before_it_is_overwritten() {
+    let mut records = steady_writes(800, 1000);
+    let last = records[799];
+    records.push(Access { time_ns: 60_000_000, ..last });
+    let setup = Setup {
+        costs: Costs { core_latency_ns: 100_000_000, ..Costs::default() },
+        ..in_order(WriteBackOrder::Group, Some(800))
+    };
+    let counts = simulate(&records, vec![setup]);
+    let expected = OrderCounts { copies_out: 1, copied_out_bytes: 16 * KIB, ..counts[0].order };
+    assert_eq!((counts[0].order, counts[0].waited_requests), (expected, 0));
 }

@@ -78,6 +78,7 @@ fn rows(records: &[Access], capacity_bytes: u64, costs: Costs, by: Observation) 
         mode: Mode::WriteBack,
         admission: AdmissionRules::default(),
         cleaning: Some(CleanerRules::default()),
+        flush_every: None,
         troubles: Troubles::default(),
         quotas: Vec::new(),
         memory_bytes: 0,

@@ -34,6 +34,15 @@ def run(*words: object) -> str:
     return done.stdout
 
 
+def test_writes_that_are_flushed_one_by_one_are_measured_over_a_slow_store(tmp_path: pathlib.Path) -> None:
+    script = ROOT / "experiments" / "block" / "flushing.py"
+    small = ["--pairs", "1", "--seconds", "1", "--volume-mib", "64", "--scratch", str(tmp_path)]
+    command = [sys.executable, str(script), "--tiermem", binary(), *small]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["undisturbed", "aged", "full"]
+
+
 def rows(path: pathlib.Path) -> list[dict[str, Any]]:
     return json.loads(path.read_text())["rows"]
 

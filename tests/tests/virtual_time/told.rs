@@ -1,6 +1,7 @@
 //! What both bodies count, to be compared.
 
-use tiermem_block::engine::Counts as Live;
+use tiermem_block::engine::{Counts as Live, ExportStatus};
+use tiermem_policy::extents::cleaner::OrderCounts;
 use tiermem_sim::block::Counts as Simulated;
 
 /// Counters common to both bodies, for each volume.
@@ -23,6 +24,19 @@ pub struct Told {
     pub cache_read_bytes: u64,
     pub cache_writes: u64,
     pub cache_written_bytes: u64,
+    pub order: OrderCounts,
+}
+
+/// What a live volume's order of write-back has counted.
+pub fn order_of_live(status: &ExportStatus) -> OrderCounts {
+    OrderCounts {
+        store_flushes: status.store_flushes,
+        merges: status.epoch_merges,
+        groups: status.write_back_groups,
+        grown_groups: status.write_back_groups_grown,
+        copies_out: status.copies_out,
+        copied_out_bytes: status.copied_out_bytes,
+    }
 }
 
 impl Told {
@@ -46,10 +60,11 @@ impl Told {
             cache_read_bytes: counts.cache_read_bytes,
             cache_writes: counts.cache_writes,
             cache_written_bytes: counts.cache_written_bytes,
+            order: counts.order,
         }
     }
 
-    pub fn of_live(counts: &Live, waited_requests: u64) -> Self {
+    pub fn of_live(counts: &Live, waited_requests: u64, order: OrderCounts) -> Self {
         Told {
             reads: counts.reads,
             writes: counts.writes,
@@ -68,6 +83,7 @@ impl Told {
             cache_read_bytes: counts.cache_read_bytes,
             cache_writes: counts.cache_writes,
             cache_written_bytes: counts.cache_written_bytes,
+            order,
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Waiter {
     pub promise: Promise,
 }
 
-/// The flushes of a store are sequential, so a flush requested while one runs waits for the next.
+/// The flushes of a store are sequential, so one that is requested while another runs waits for that, or for the next.
 #[derive(Debug, Default)]
 pub(super) struct Flushing {
     /// How many flushes of the store were begun.
@@ -48,10 +48,14 @@ impl Flushing {
         self.direct_writes.is_none() && self.direct_flushing.is_none()
     }
 
-    /// The flush that covers all direct writes to the store until now; writes since
-    /// a flush began are covered by the next one only. `None` where there were none.
+    /// The flush that covers all direct writes to the store until now: the one that runs, if nothing was written since it began, else the
+    /// next. `None` where there were none: what a flush of the cleaner's is for is in the log, or waited for by epochs.
     pub fn needed(&self) -> Option<u64> {
-        (self.direct_writes.is_some() || self.begun > self.ended).then_some(self.begun + 1)
+        match (self.direct_writes, self.direct_flushing) {
+            (Some(_), _) => Some(self.begun + 1),
+            (None, Some(_)) => Some(self.begun),
+            (None, None) => None,
+        }
     }
 
     /// Asks for this flush.

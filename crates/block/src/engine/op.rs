@@ -110,6 +110,8 @@ pub(super) struct Op {
     /// The cleaner's name for it, of a copy and of a trim of the store.
     pub act: Option<Token>,
     pub plan: Plan,
+    /// How often unstored units had been forgotten when it was planned.
+    pub unstored_forgotten: u64,
     /// Requests to devices that are under way.
     pub ios: u32,
     pub held: Vec<Held>,
@@ -149,6 +151,7 @@ impl Default for Op {
             claims: Vec::new(),
             act: None,
             plan: Plan::default(),
+            unstored_forgotten: 0,
             ios: 0,
             held: Vec::new(),
             asked_ns: 0,

@@ -97,6 +97,8 @@ impl Work<'_> {
             }
             Verdict::Ready => {}
         }
+        self.op.unstored_forgotten = self.shared.unstored.forgotten();
+        let extents = &self.shared.extents;
         // An operation is small beside the cache: only plans in flight and dirty blocks can block all of them.
         debug_assert!(
             write != Some(Mode::WriteBack)
@@ -167,14 +169,13 @@ impl Work<'_> {
             _ if !self.op.brought.is_empty() => return self.store_nothing(),
             _ => {}
         }
-        // Nothing was stored yet.
-        self.shared.forget_parts(self.op.volume, &self.op.plan.fresh);
         if matches!(self.op.kind, Kind::Read | Kind::Prefetch) {
             // It begins anew, and stores nothing.
-            self.shared.finish_plan(self.op);
-            self.op.plan.clear();
+            unplan(self.op, self.shared);
             return self.try_later(After::Crowds);
         }
+        // Nothing was stored yet.
+        self.shared.forget_parts(self.op.volume, &self.op.plan.fresh);
         self.op.failure = Some((Errno::Io, why.to_owned()));
         self.end()
     }
@@ -232,6 +233,13 @@ impl Work<'_> {
         }
         After::Ends
     }
+}
+
+/// The plan of a read is given up, of which nothing was stored yet.
+pub(super) fn unplan(op: &mut Op, shared: &mut Shared) {
+    shared.forget_parts(op.volume, &op.plan.fresh);
+    shared.finish_plan(op);
+    op.plan.clear();
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use tiermem_tier::block::AlignedBuffer;
 
 use super::device::Io;
 use super::op::{Failure, Held, Kind, Source, Stage, common, units_from};
-use super::op_steps::Work;
+use super::op_steps::{Work, unplan};
 use super::op_table::{After, Ready};
 use super::write_order::units_at;
 use crate::nbd::Errno;
@@ -19,6 +19,16 @@ const UNKNOWN: &str = "the checksums of these bytes of the cache cannot be read"
 impl Work<'_> {
     /// Reads all that the operation's plan names.
     pub fn gather(mut self) -> After {
+        let has_waited = self.op.unstored_forgotten != self.shared.unstored.forgotten();
+        if has_waited
+            && matches!(self.op.kind, Kind::Read | Kind::Prefetch)
+            && !self.op.plan.cached.is_empty()
+        {
+            // Bytes that it was to find in DRAM are gone; where they were to be in the cache its device may have older ones.
+            unplan(self.op, self.shared);
+            self.release_claims();
+            return self.claim();
+        }
         self.op.stage = Stage::Gathering;
         self.op.asked_ns = self.shared.now_ns;
         for at in 0..self.op.plan.cached.len() {

@@ -116,12 +116,18 @@ pub struct ExportStatus {
     pub dirty_age_s: Option<f64>,
     /// Groups of writes between two flushes that wait to go to the store one after another.
     pub epochs: u64,
+    /// Flushes of its store.
+    pub store_flushes: u64,
     /// Flushes that the order of write-back has not heeded.
     pub epoch_merges: u64,
     /// Groups of flushes that the store has got as a whole, where they go in groups.
     pub write_back_groups: u64,
     /// How often such a group grew to a later flush.
     pub write_back_groups_grown: u64,
+    /// Copies of what a write was to change and a group needed.
+    pub copies_out: u64,
+    /// Their bytes.
+    pub copied_out_bytes: u64,
     /// For how long the store has been whole, seconds: an image as of a flush. None while a group is under way, and in other orders.
     pub store_whole_s: Option<f64>,
     /// For how long its store has had no room for some of what is written back, seconds. None while it has.
@@ -207,6 +213,7 @@ impl Engine {
         let (volume, export) = (&volumes[at], &volumes.exports()[at]);
         let counts = volume.counts;
         let standing = write_back.cleaner().standing(volume.number);
+        let order = standing.counts;
         let age_ns = standing.first_dirty_ns.map(|since_ns| now_ns.saturating_sub(since_ns));
         ExportStatus {
             name: export.name.clone(),
@@ -226,9 +233,12 @@ impl Engine {
             dirty_bytes: standing.unwritten_bytes(),
             dirty_age_s: age_ns.map(|ns| ns as f64 / 1e9),
             epochs: standing.epochs,
-            epoch_merges: standing.merges,
-            write_back_groups: standing.groups,
-            write_back_groups_grown: standing.grown_groups,
+            store_flushes: order.store_flushes,
+            epoch_merges: order.merges,
+            write_back_groups: order.groups,
+            write_back_groups_grown: order.grown_groups,
+            copies_out: order.copies_out,
+            copied_out_bytes: order.copied_out_bytes,
             store_whole_s: standing
                 .whole_since_ns
                 .map(|since_ns| now_ns.saturating_sub(since_ns) as f64 / 1e9),

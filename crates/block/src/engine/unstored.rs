@@ -10,6 +10,8 @@ use tiermem_policy::extents::UNIT_BYTES;
 #[derive(Debug, Default)]
 pub(super) struct Unstored {
     units: BTreeMap<u64, Unit>,
+    /// How often some were forgotten.
+    forgotten: u64,
 }
 
 #[derive(Debug)]
@@ -66,7 +68,13 @@ impl Unstored {
     pub fn forget(&mut self, units: Range<u64>) {
         if self.has(&units) {
             self.units.retain(|unit, _| !units.contains(unit));
+            self.forgotten += 1;
         }
+    }
+
+    /// How often units were forgotten: who planned to read some before may find older bytes in their places.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// Bytes of DRAM.

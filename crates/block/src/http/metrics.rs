@@ -118,7 +118,7 @@ fn states(text: &mut Exposition, exports: &[Labelled<'_>]) {
         text.sample("block_export_info", &format!("{{{label},mode=\"{mode}\",store=\"{store}\"}}"), 1);
     }
     type Field = (&'static str, &'static str, fn(&ExportView) -> Option<f64>);
-    const FIELDS: [Field; 15] = [
+    const FIELDS: [Field; 18] = [
         ("block_size_bytes", "Size of the export.", |export| Some(export.status.size_bytes as f64)),
         ("block_dirty_bytes", "Dirty bytes of the export.", |export| Some(export.status.dirty_bytes as f64)),
         (
@@ -128,6 +128,9 @@ fn states(text: &mut Exposition, exports: &[Labelled<'_>]) {
         ),
         ("block_epochs", "Groups of writes between flushes that go to the store in order.", |export| {
             Some(export.status.epochs as f64)
+        }),
+        ("block_store_flushes_total", "Flushes of the store.", |export| {
+            Some(export.status.store_flushes as f64)
         }),
         ("block_epoch_merges_total", "Flushes that write-back merged: their order was not kept.", |export| {
             Some(export.status.epoch_merges as f64)
@@ -140,6 +143,14 @@ fn states(text: &mut Exposition, exports: &[Labelled<'_>]) {
             "Groups that grew to a later flush, since the store did not take what was to be overwritten.",
             |export| Some(export.status.write_back_groups_grown as f64),
         ),
+        (
+            "block_copies_out_total",
+            "Copies of what a write was to change and the group under way needed.",
+            |export| Some(export.status.copies_out as f64),
+        ),
+        ("block_copied_out_bytes_total", "Bytes of such copies.", |export| {
+            Some(export.status.copied_out_bytes as f64)
+        }),
         (
             "block_store_whole_seconds",
             "For how long the store has been an image as of a flush; absent while a group is being written to it.",

@@ -54,7 +54,7 @@ fn log(view: &View, figure: fn(&LogStatus) -> u64) -> Cell {
     maybe_count(view.cache.log.as_ref().map(figure))
 }
 
-const EXPORT: [Field<ExportView>; 62] = [
+const EXPORT: [Field<ExportView>; 65] = [
     ("export", |export| Cell::Text(export.status.name.clone())),
     ("mode", |export| Cell::Text(export.status.mode.to_string())),
     ("size_bytes", |export| Cell::Count(export.status.size_bytes)),
@@ -90,9 +90,12 @@ const EXPORT: [Field<ExportView>; 62] = [
     ("dirty_bytes", |export| Cell::Count(export.status.dirty_bytes)),
     ("dirty_age_s", |export| maybe(export.status.dirty_age_s, 3)),
     ("epochs", |export| Cell::Count(export.status.epochs)),
+    ("store_flushes", |export| Cell::Count(export.status.store_flushes)),
     ("epoch_merges", |export| Cell::Count(export.status.epoch_merges)),
     ("write_back_groups", |export| Cell::Count(export.status.write_back_groups)),
     ("write_back_groups_grown", |export| Cell::Count(export.status.write_back_groups_grown)),
+    ("copies_out", |export| Cell::Count(export.status.copies_out)),
+    ("copied_out_bytes", |export| Cell::Count(export.status.copied_out_bytes)),
     ("store_whole_s", |export| maybe(export.status.store_whole_s, 3)),
     ("store_full_s", |export| maybe(export.status.store_full_s, 3)),
     ("refuses_writes", |export| Cell::Count(u64::from(export.status.refuses_writes))),

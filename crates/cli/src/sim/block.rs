@@ -1,6 +1,7 @@
 //! `tiermem sim block`: the block cache over a trace, in several set-ups at once.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::thread::available_parallelism;
@@ -11,7 +12,7 @@ use tiermem_base::latency_curve::{NETWORK_STORE, NVME_FLASH};
 use tiermem_base::{Access, Bandwidth, Bytes, Nanos};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
-use tiermem_policy::extents::cleaner::CleanerRules;
+use tiermem_policy::extents::cleaner::{CleanerRules, WriteBackOrder};
 use tiermem_policy::extents::{Around, Fill, MIB_PRICE_NS, Mode, Observation, Sizing};
 use tiermem_sim::block::{self, BlockError, Costs, Counts, Setup, Troubles};
 
@@ -43,7 +44,11 @@ Fields (of --format csv and json, and of -o; the table has the most common ones)
   mean_missed_request_bytes, mean_block_bytes   mean size of requests that missed, and of the blocks allocated for them
   metadata_bytes, blocks_held, metadata_bytes_per_block   of the whole cache, mean over the run
   memory_reads, memory_read_bytes   reads that copies in DRAM served instead of the cache's device (--memory)
-  read_latency_us, write_latency_us   means, computed from the --core-* and --cache-* options";
+  read_latency_us, write_latency_us   means, computed from the --core-* and --cache-* options
+  store_flushes             flushes of the backing store (--cleaning background)
+  write_back_groups, write_back_groups_grown, epoch_merges   groups that the backing store has got as a whole, groups that grew to a later
+                            flush, and flushes whose order was not kept (--order)
+  copies_out, copied_out_bytes   copies of what a write was to change and a group needed (--order group)";
 
 const FIELDS: &[&str] = &[
     "cache",
@@ -76,6 +81,12 @@ const FIELDS: &[&str] = &[
     "write_latency_us",
     "memory_reads",
     "memory_read_bytes",
+    "store_flushes",
+    "write_back_groups",
+    "write_back_groups_grown",
+    "epoch_merges",
+    "copies_out",
+    "copied_out_bytes",
 ];
 
 /// Options of `tiermem sim block`.
@@ -125,6 +136,12 @@ pub struct Options {
     /// Age at which background cleaning writes dirty data back.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     cleaning_age: Nanos,
+    /// Order in which background cleaning writes dirty data back, as the server's `order`: it matters with --flush-every.
+    #[arg(long, value_enum, value_name = "ORDER", default_value_t = OrderArg::Group)]
+    order: OrderArg,
+    /// Each volume is flushed after every N writes to it: traces tell of no flushes [default: never].
+    #[arg(long, value_name = "N")]
+    flush_every: Option<NonZeroU32>,
     /// Give each volume a cache of its own, with this share of its own working set.
     #[arg(long)]
     apart: bool,
@@ -200,6 +217,13 @@ enum ModeArg {
 enum CleaningArg {
     None,
     Background,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum OrderArg {
+    Group,
+    Flush,
+    None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,6 +302,11 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             options.trace.trace
         )));
     }
+    if options.flush_every.is_some() && options.cleaning != CleaningArg::Background {
+        return Err(Failure::usage(anyhow!(
+            "--flush-every is about the order in which dirty data is written back in the background: give --cleaning background as well"
+        )));
+    }
     let points = points(options, &block::working_sets(&records))?;
     let threads = options.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let interrupt = crate::interrupt::watch();
@@ -354,10 +383,16 @@ fn points(options: &Options, working_sets: &BTreeMap<u32, u64>) -> Result<Vec<Po
                             cleaning: match options.cleaning {
                                 CleaningArg::None => None,
                                 CleaningArg::Background => Some(CleanerRules {
+                                    order: match options.order {
+                                        OrderArg::Group => WriteBackOrder::Group,
+                                        OrderArg::Flush => WriteBackOrder::Flush,
+                                        OrderArg::None => WriteBackOrder::None,
+                                    },
                                     age_ns: options.cleaning_age.0,
                                     ..CleanerRules::default()
                                 }),
                             },
+                            flush_every: options.flush_every.map(|writes| u64::from(writes.get())),
                             troubles: Troubles::default(),
                             quotas: Vec::new(),
                             memory_bytes: options.memory.map_or(0, |size| size.0),
@@ -452,6 +487,12 @@ fn row(labels: &[String; 4], volume: &str, capacity_bytes: u64, counts: &Counts)
         mean_us(counts.write_latency_ns, counts.writes),
         Cell::Count(counts.memory_reads),
         Cell::Count(counts.memory_read_bytes),
+        Cell::Count(counts.order.store_flushes),
+        Cell::Count(counts.order.groups),
+        Cell::Count(counts.order.grown_groups),
+        Cell::Count(counts.order.merges),
+        Cell::Count(counts.order.copies_out),
+        Cell::Count(counts.order.copied_out_bytes),
     ]);
     cells
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tiermem_policy::extents::cleaner::{CleanerRules, LEAVING_BYTES_MAX, WriteBackOrder};
+use tiermem_policy::extents::cleaner::{CleanerRules, LEAVING_BYTES_MAX, OrderCounts, WriteBackOrder};
 use tiermem_policy::extents::{Mode, Verdict, Volume};
 
 use crate::world::{KIB, MARKS, MIB, S, World, dirty, is_copy, is_send};
@@ -45,7 +45,7 @@ fn all_flushes_that_wait_go_as_one_group_with_one_flush() {
     assert_eq!((world.step(), world.flushes()), (vec![], vec![0]));
     world.answer_all(false, |_| true);
     let standing = world.cleaner.standing(Volume(0));
-    assert_eq!((standing.groups, standing.whole_since_ns, standing.merges), (1, Some(S), 0));
+    assert_eq!((standing.counts.groups, standing.whole_since_ns, standing.counts.merges), (1, Some(S), 0));
     assert!(world.cleaner.is_flushed(Volume(0), 99) && !world.cleaner.is_flushed(Volume(0), 100));
     assert_eq!(world.step(), [(0, LEAVING_BYTES_MAX.min(100 * 64 * KIB))]);
 }
@@ -64,11 +64,18 @@ fn what_a_group_needs_is_copied_before_it_is_overwritten_and_no_write_waits_for_
     world.answer_all(false, is_copy);
     assert_eq!(may_overwrite(&mut world, 299), Verdict::Ready);
     world.write(0, 299 * 64 * KIB..300 * 64 * KIB);
-    assert_eq!(world.cleaner.standing(Volume(0)).groups, 0, "the store has done nothing");
+    assert_eq!(world.cleaner.standing(Volume(0)).counts.groups, 0, "the store has done nothing");
     world.cleaner.close_epoch(Volume(0));
     world.clean();
     let standing = world.cleaner.standing(Volume(0));
-    assert_eq!((standing.groups, standing.grown_groups, standing.merges), (2, 0, 0));
+    let expected = OrderCounts {
+        groups: 2,
+        store_flushes: standing.counts.store_flushes,
+        copies_out: 1,
+        copied_out_bytes: 64 * KIB,
+        ..OrderCounts::default()
+    };
+    assert_eq!(standing.counts, expected);
     assert!(world.cleaner.is_settled(Volume(0)));
 }
 
@@ -81,7 +88,7 @@ fn a_group_whose_store_hangs_grows_and_is_whole_at_a_later_flush() {
     world.now_ns = 2 * S;
     assert_eq!(may_overwrite(&mut world, 299), Verdict::Ready, "it waits for no store that hangs");
     world.write(0, 299 * 64 * KIB..300 * 64 * KIB);
-    assert_eq!(world.cleaner.standing(Volume(0)).grown_groups, 1);
+    assert_eq!(world.cleaner.standing(Volume(0)).counts.grown_groups, 1);
     world.clean();
     assert!(world.cleaner.is_settled(Volume(0)), "all is written, the flush that it grew to or not");
     assert!(world.cleaner.standing(Volume(0)).whole_since_ns.is_some());
@@ -109,9 +116,9 @@ fn without_an_order_nothing_waits_for_older_flushes() {
     assert!([0, 299].iter().all(|place| may_overwrite(&mut world, *place) == Verdict::Ready));
     world.write(0, 299 * 64 * KIB..300 * 64 * KIB);
     world.clean();
-    assert!(
-        world.cleaner.is_settled(Volume(0)) && world.cleaner.standing(Volume(0)).whole_since_ns.is_none()
-    );
+    let standing = world.cleaner.standing(Volume(0));
+    assert!(world.cleaner.is_settled(Volume(0)) && standing.whole_since_ns.is_none());
+    assert_eq!((standing.counts.groups, standing.counts.copies_out), (0, 0), "it never is an image");
 }
 
 #[test]
@@ -145,5 +152,5 @@ fn copies_that_are_held_for_the_store_have_a_bound_and_beyond_it_the_group_grows
         copied += 1;
     }
     assert_eq!(copied * 64 * KIB + LEAVING_BYTES_MAX, 64 * MIB);
-    assert_eq!(world.cleaner.standing(Volume(0)).grown_groups, 1);
+    assert_eq!(world.cleaner.standing(Volume(0)).counts.grown_groups, 1);
 }

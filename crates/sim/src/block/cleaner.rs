@@ -4,14 +4,14 @@
 //! Reads from the cache's device and writes to the stores on behalf of the cleaner queue at a link to each; requests of the trace
 //! do not. All completions of one moment are taken before anything is decided on them: first those of the cache's device, then
 //! those of the stores in their order, each in the order of the requests. Then all goes on that was waiting for one of them, in
-//! that order, and behind it whoever waited for these ([`Ready`]). Then the cleaner decides. Traces tell nothing of flushes, so
-//! all writes of a volume are one epoch.
+//! that order, and behind it whoever waited for these ([`Ready`]). Then the cleaner decides. Traces tell nothing of flushes: without
+//! those that a setup adds, all writes of a volume are one epoch.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use tiermem_policy::evict::Evict;
-use tiermem_policy::extents::cleaner::{Act, Cleaner, CleanerRules, Outcome, Token};
+use tiermem_policy::extents::cleaner::{Act, Cleaner, CleanerRules, OrderCounts, Outcome, Token};
 use tiermem_policy::extents::store_speed::Measured;
 use tiermem_policy::extents::{Plan, Request, UNIT_BYTES, Verdict, Volume};
 
@@ -87,6 +87,8 @@ pub struct Background {
     held_back: Vec<HeldBack>,
     /// The tenant of each volume.
     tenants: Vec<u32>,
+    /// What the cleaner had counted of each volume when counts began.
+    counted_before: Vec<OrderCounts>,
     /// What the stores have for good, and the log does not say yet.
     noted: Vec<(Volume, Vec<Range<u64>>)>,
 }
@@ -116,6 +118,7 @@ impl Background {
             waiting: None,
             held_back: Vec::new(),
             tenants: Vec::new(),
+            counted_before: Vec::new(),
             noted: Vec::new(),
         }
     }
@@ -125,6 +128,7 @@ impl Background {
         debug_assert_eq!(usize::from(volume.0), self.tenants.len(), "volumes come in order");
         self.cleaner.add(volume, SESSION);
         self.tenants.push(tenant);
+        self.counted_before.push(OrderCounts::default());
     }
 
     /// Does all that there is to do until the next request comes.
@@ -339,6 +343,14 @@ impl Background {
         }
     }
 
+    /// A flush of a volume is acknowledged, as a cache that outlives the process does when its log has what was written: what comes from
+    /// now on is another epoch.
+    pub fn flush<O: Evict>(&mut self, volume: Volume, cache: &mut Contents<O>) {
+        self.cleaner.close_epoch(volume);
+        self.log.note_news();
+        self.step(cache);
+    }
+
     /// Plans a request that has come, letting it wait as long as it must: for how long that was, in nanoseconds, and whether it was for
     /// something to be written back.
     pub fn plan<O: Evict>(
@@ -452,8 +464,23 @@ impl Background {
         self.call(Wait::Plans);
     }
 
+    /// What the cleaner has counted of each volume, since the start.
+    fn counted(&self) -> impl Iterator<Item = OrderCounts> + '_ {
+        (0..self.tenants.len()).map(|at| self.cleaner.standing(Volume(at as u16)).counts)
+    }
+
+    /// Counts from now on only.
+    pub fn forget_counts(&mut self) {
+        self.counted_before = self.counted().collect();
+    }
+
     /// The trace is over: what is on its way arrives, and is flushed.
     pub fn finish<O: Evict>(&mut self, cache: &mut Contents<O>) {
+        // The flushes of the end are not the trace's.
+        let counted = self.counted().zip(&self.counted_before);
+        for ((now, before), (_, counts)) in counted.zip(&mut cache.counts) {
+            counts.order = now.since(before);
+        }
         self.troubles = Troubles::default();
         self.log = Log::default();
         self.settle_noted(cache);

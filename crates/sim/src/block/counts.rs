@@ -1,5 +1,6 @@
 //! Counts of a simulated block cache for one volume.
 
+use tiermem_policy::extents::cleaner::OrderCounts;
 use tiermem_policy::extents::{Part, Plan, Request};
 
 /// Requests, hits, and bytes moved. Bytes are those of whole units that devices move.
@@ -55,6 +56,8 @@ pub struct Counts {
     pub read_latency_ns: u64,
     /// Sum of the writes'.
     pub write_latency_ns: u64,
+    /// What the order of write-back has kept, and at which price: with cleaning in the background.
+    pub order: OrderCounts,
     metadata_looks: u64,
     metadata_bytes: u64,
     blocks: u64,
@@ -163,6 +166,7 @@ impl Counts {
             allocated_bytes: self.allocated_bytes + other.allocated_bytes,
             read_latency_ns: self.read_latency_ns + other.read_latency_ns,
             write_latency_ns: self.write_latency_ns + other.write_latency_ns,
+            order: self.order.plus(&other.order),
             metadata_looks: self.metadata_looks + other.metadata_looks,
             metadata_bytes: self.metadata_bytes + other.metadata_bytes,
             blocks: self.blocks + other.blocks,

@@ -84,6 +84,8 @@ pub struct Setup {
     /// When dirty bytes are written back by the trace's time; `None`: when their block goes, while the request waits that
     /// drives it out (the published prototype).
     pub cleaning: Option<CleanerRules>,
+    /// After how many writes to a volume a flush of it is acknowledged; traces tell of none.
+    pub flush_every: Option<u64>,
     /// Failures during the run, for the cleaner.
     pub troubles: Troubles,
     /// Tenants with a limit in bytes, each in a share of its own; the other tenants have the rest together.
@@ -130,6 +132,9 @@ pub enum BlockTraceError {
 pub trait Cache: Send {
     /// Runs over the next records.
     fn run(&mut self, records: &[Access]) -> Result<(), BlockTraceError>;
+    /// A flush of a volume is acknowledged at a time, as [`Self::run`] gets that of records: what is written from then on reaches the store
+    /// behind what is dirty now.
+    fn flush(&mut self, tenant: u32, time_ns: u64) -> Result<(), BlockTraceError>;
     /// Counts from now on only.
     fn forget_counts(&mut self);
     /// Writes back what is dirty, and tells the counts of each volume, in the order of their first requests.
@@ -178,6 +183,8 @@ impl WithPolicy for Build<'_> {
                 .map(|rules| Background::new(rules, capacity_bytes, &costs, self.setup.troubles.clone())),
             mode,
             costs,
+            flush_every: self.setup.flush_every,
+            unflushed_writes: Vec::new(),
             bad_places: self.setup.troubles.bad_places.clone(),
             quotas: self.setup.quotas.clone(),
             plan: Plan::default(),
@@ -206,6 +213,9 @@ struct Simulation<O> {
     piece_bytes: u64,
     mode: Mode,
     costs: Costs,
+    flush_every: Option<u64>,
+    /// Writes to each volume since its last flush.
+    unflushed_writes: Vec<u64>,
     bad_places: Vec<Range<u64>>,
     quotas: Vec<(u32, u64)>,
     plan: Plan,
@@ -219,8 +229,17 @@ impl<O: Evict + Send> Cache for Simulation<O> {
         records.iter().try_for_each(|record| self.request(record))
     }
 
+    fn flush(&mut self, tenant: u32, time_ns: u64) -> Result<(), BlockTraceError> {
+        let volume = self.volume(tenant)?;
+        self.flush_volume(volume, time_ns);
+        Ok(())
+    }
+
     fn forget_counts(&mut self) {
         self.contents.counts.iter_mut().for_each(|(_, counts)| *counts = Counts::default());
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.forget_counts();
+        }
     }
 
     fn finish(&mut self) -> Vec<(u32, Counts)> {
@@ -257,7 +276,16 @@ impl<O: Evict> Simulation<O> {
             cleaner.add(volume, tenant);
         }
         self.contents.counts.push((tenant, Counts::default()));
+        self.unflushed_writes.push(0);
         Ok(volume)
+    }
+
+    fn flush_volume(&mut self, volume: Volume, time_ns: u64) {
+        self.unflushed_writes[usize::from(volume.0)] = 0;
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.run_until(time_ns, &mut self.contents);
+            cleaner.flush(volume, &mut self.contents);
+        }
     }
 
     fn request(&mut self, record: &Access) -> Result<(), BlockTraceError> {
@@ -305,6 +333,11 @@ impl<O: Evict> Simulation<O> {
             }
         }
         self.contents.extents.sizer_mut().observe(usize::MAX);
+        let unflushed = &mut self.unflushed_writes[usize::from(volume.0)];
+        *unflushed += u64::from(write.is_some());
+        if self.flush_every.is_some_and(|every| *unflushed >= every) {
+            self.flush_volume(volume, record.time_ns);
+        }
         if self.requests.is_multiple_of(METADATA_EVERY) {
             self.note_metadata();
         }

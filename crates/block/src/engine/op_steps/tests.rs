@@ -4,9 +4,10 @@ use tiermem_policy::extents::Mode;
 use tiermem_tier::block::AlignedBuffer;
 
 use super::*;
+use crate::disks::Task;
 use crate::engine::client_jobs::Job;
 use crate::engine::op::{Held, Source};
-use crate::engine::test_engine::{asker, engine, told};
+use crate::engine::test_engine::{ask, asker, engine, told};
 
 const UNIT: u64 = UNIT_BYTES;
 
@@ -186,4 +187,40 @@ fn an_operation_goes_on_with_its_plan_when_it_gets_the_rest_of_its_claims() {
         !first.plan.hit && first.plan.fill.len() == 1,
         "it is not planned anew, when its units count as there"
     );
+}
+
+#[test]
+fn a_read_whose_bytes_leave_dram_while_it_waits_does_not_take_older_ones_from_the_cache() {
+    let (mut engine, _) = engine(Mode::WriteBack, false);
+    let mut buffer = engine.shared.pool.lend(UNIT as usize);
+    buffer.fill(7);
+    ask(&mut engine, Task::Write(buffer), 0..UNIT);
+    let shared = &mut engine.shared;
+    // The cache's device has not taken the next write: that is in DRAM until the store has it.
+    let at = shared.dirty_parts(0, &units(0..1))[0].at / UNIT;
+    shared.unstored.keep(at, 0, &[8; UNIT as usize]);
+    let copy = Op { kind: Kind::Copy, offset: UNIT, bytes: UNIT, ..Op::default() };
+    let mut ops = [copy, begin(shared, 2, Kind::Read, 0..2)];
+    for (id, op) in (1..).zip(&mut ops) {
+        work(id, op, shared).claim();
+        assert_eq!(work(id, op, shared).try_claims(), After::Waits);
+    }
+    // What it is to fill is being copied.
+    let own = &mut ops[1];
+    assert_eq!((own.stage, own.plan.cached.len(), own.plan.fill.len()), (Stage::Claiming, 1, 1));
+    shared.write_back.cleaner_mut().lost(shared.volumes[0].number, 0..1);
+    assert!(shared.note_clean(0, units(0..1)) && !shared.unstored.has(&(at..at + 1)));
+    work(1, &mut ops[0], shared).end();
+    called(shared);
+    let own = &mut ops[1];
+    assert_eq!(work(2, own, shared).try_claims(), After::Waits);
+    assert_eq!((called(shared), own.plan.cached.len()), (vec![Ready::Claim(2)], 0), "it begins anew");
+    assert_eq!(work(2, own, shared).try_claims(), After::Waits);
+    assert_eq!((own.stage, own.plan.cached.len()), (Stage::Gathering, 0));
+    assert_eq!(own.plan.fetch, units(0..2 * UNIT), "the store's");
+}
+
+/// One range.
+fn units(run: std::ops::Range<u64>) -> Vec<std::ops::Range<u64>> {
+    std::iter::once(run).collect()
 }

@@ -42,13 +42,31 @@ fn a_flush_of_nothing_is_done_at_once_and_one_of_what_the_store_has_taken_when_t
     let session = shared.volumes[0].backing.session();
     shared.volumes[0].flushing.wrote(session);
     shared.begin_flush(asker(2), 0, false);
-    // A flush that arrives while one runs waits for the next.
+    // The flush that runs is for this one too; what is written from now on waits for the next.
     shared.begin_flush(asker(3), 0, false);
+    shared.volumes[0].flushing.wrote(session);
+    shared.begin_flush(asker(4), 0, false);
     assert_eq!(told(shared), []);
     flushed(shared, Ok(()), session);
-    assert_eq!(told(shared), [(2, true)]);
+    assert_eq!(told(shared), [(2, true), (3, true)]);
     flushed(shared, Ok(()), session);
-    assert_eq!(told(shared), [(3, true)]);
+    assert_eq!(told(shared), [(4, true)]);
+}
+
+#[test]
+fn a_flush_of_what_the_log_has_does_not_wait_while_the_store_is_flushed_for_the_cleaner() {
+    let (mut engine, _) = engine(Mode::WriteBack, true);
+    flushed_all(&mut engine.shared);
+    write(&mut engine);
+    engine.shared.begin_flush(asker(1), 0, false);
+    while told(&mut engine.shared).is_empty() {
+        engine.pump();
+    }
+    let shared = &mut engine.shared;
+    let act = shared.write_back.cleaner_mut().begin_flush(shared.volumes[0].number).unwrap();
+    shared.begin_store_flush(0, act);
+    shared.begin_flush(asker(2), 0, false);
+    assert_eq!(told(shared), [(2, true)]);
 }
 
 /// The flush with which service begins is over.

@@ -48,6 +48,7 @@
 mod acts;
 pub mod epochs;
 mod no_room;
+mod order_counts;
 mod outcomes;
 mod pause;
 mod select;
@@ -64,6 +65,7 @@ use super::store_speed::Measured;
 use super::{Extents, Mode, Part, Plan, Request, Verdict, Volume};
 
 pub use acts::{Act, Outcome, Token};
+pub use order_counts::OrderCounts;
 pub use watermarks::{CleanerRules, WriteBackOrder};
 
 use acts::{Pending, UnderWay};
@@ -97,12 +99,8 @@ pub struct Standing {
     pub first_dirty_ns: Option<u64>,
     /// Groups of writes between two flushes that wait to go to the store one after the other; 0 where it lacks nothing.
     pub epochs: u64,
-    /// Flushes that the order of write-back has not heeded.
-    pub merges: u64,
-    /// Groups of epochs that the store has got as a whole.
-    pub groups: u64,
-    /// How often a group grew to a later flush.
-    pub grown_groups: u64,
+    /// What the order of write-back has kept, and at which price.
+    pub counts: OrderCounts,
     /// Since when the store is whole: no group is under way. `None` while one is, and in other orders than
     /// [`WriteBackOrder::Group`].
     pub whole_since_ns: Option<u64>,
@@ -235,9 +233,7 @@ impl Cleaner {
             leaving_bytes: epochs.leaving_bytes(),
             first_dirty_ns: epochs.first_dirty_ns(),
             epochs: if epochs.is_empty() { 0 } else { epochs.epochs() as u64 },
-            merges: epochs.list().merges(),
-            groups: epochs.list().groups(),
-            grown_groups: epochs.list().grown(),
+            counts: self.volume(volume).order_counts(),
             whole_since_ns: is_whole.then_some(*whole_since_ns),
             retry_at_ns: pause.until_ns(),
             session: *session,
@@ -521,6 +517,7 @@ impl Cleaner {
         let token = self.under_way.begin(Pending::Flush { volume, asked_ns: now_ns });
         let state = self.volume_mut(volume);
         state.epochs.flush_begins();
+        state.store_flushes += 1;
         state.cold = ColdEnd::default();
         state.flush = Some(token);
         state.ask(now_ns);

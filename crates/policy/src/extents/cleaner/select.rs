@@ -56,10 +56,12 @@ impl Cleaner {
             let state = &mut self.volumes[at];
             for units in std::mem::take(&mut state.overwrites) {
                 if state.epochs.conflict(units.clone()) {
-                    state.epochs.next_of(units, &mut self.runs);
+                    state.copied_out_bytes += state.epochs.next_of(units, &mut self.runs);
                 }
             }
+            let begun = acts.len();
             self.copy(Volume(at as u16), acts);
+            self.volumes[at].copies_out += (acts.len() - begun) as u64;
         }
     }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::Token;
 use super::epochs::Epochs;
 use super::no_room::NoRoom;
+use super::order_counts::OrderCounts;
 use super::pause::Pause;
 use super::trims::Trims;
 use super::watermarks::{CleanerRules, WriteBackOrder};
@@ -77,6 +78,11 @@ pub(super) struct VolumeState {
     pub trims: Trims,
     /// Ranges that writes wait to change until they are copied.
     pub overwrites: Vec<Range<u64>>,
+    /// Such copies, and their bytes.
+    pub copies_out: u64,
+    pub copied_out_bytes: u64,
+    /// Flushes of its store that began.
+    pub store_flushes: u64,
     /// When the last group ended.
     pub whole_since_ns: u64,
     /// Requests to the store that are under way.
@@ -90,6 +96,9 @@ impl VolumeState {
         VolumeState {
             epochs: Epochs::new(order, EPOCHS_MAX, flush_every_bytes),
             overwrites: Vec::new(),
+            copies_out: 0,
+            copied_out_bytes: 0,
+            store_flushes: 0,
             cold: ColdEnd::default(),
             whole_since_ns: 0,
             session,
@@ -138,6 +147,19 @@ impl VolumeState {
         if self.no_room.look(now_ns, wait_ns) {
             self.calls_waiters = true;
             self.wanted = None;
+        }
+    }
+
+    /// What the order of write-back has kept so far, and at which price.
+    pub fn order_counts(&self) -> OrderCounts {
+        let VolumeState { epochs, store_flushes, copies_out, copied_out_bytes, .. } = self;
+        OrderCounts {
+            store_flushes: *store_flushes,
+            merges: epochs.list().merges(),
+            groups: epochs.list().groups(),
+            grown_groups: epochs.list().grown(),
+            copies_out: *copies_out,
+            copied_out_bytes: *copied_out_bytes,
         }
     }
 

@@ -189,8 +189,9 @@ impl EpochList {
         self.begun || !self.mixed
     }
 
-    /// The group under way has ended.
+    /// The group under way has ended. Without an order it was none: the store was no image as of a flush.
     pub(super) fn ended(&mut self) {
-        self.groups += u64::from(std::mem::take(&mut self.begun));
+        let is_group = std::mem::take(&mut self.begun) && self.order == WriteBackOrder::Group;
+        self.groups += u64::from(is_group);
     }
 }
