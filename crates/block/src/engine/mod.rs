@@ -29,6 +29,7 @@ mod counts;
 mod describe;
 mod descriptions;
 mod device;
+mod early_answers;
 mod flushing;
 mod memory;
 mod op;

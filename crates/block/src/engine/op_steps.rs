@@ -6,6 +6,7 @@
 
 use tiermem_policy::extents::{Mode, Request, Service, UNIT_BYTES, Verdict};
 
+use super::early_answers::answer_before_opening;
 use super::op::{Kind, Op, Stage};
 use super::op_table::{After, Ready};
 use super::shared::Shared;
@@ -137,13 +138,13 @@ impl Work<'_> {
     }
 
     /// The operation has all its claims: it reads, as soon as the log allows what comes afterwards.
-    fn proceed(mut self) -> After {
+    fn proceed(self) -> After {
         let Shared { log, write_order, extents, volumes, .. } = &mut *self.shared;
         let volume = &volumes[self.op.volume];
         let wait = write_order.open_blocks(log, self.op, volume.number, volume.mode, extents.map());
         if log.must_wait(self.id, wait) {
             self.op.stage = Stage::Opening;
-            self.answer_before_opening();
+            answer_before_opening(self.shared, self.op);
             return After::Waits;
         }
         self.gather()

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use tiermem_policy::extents::Service;
+use tiermem_policy::extents::{Part, Service};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::device::Io;
+use super::early_answers::answer_early;
 use super::op::{Failure, Op, Stage, Stored, common};
 use super::op_steps::Work;
 use super::op_table::{After, Ready};
@@ -28,30 +29,11 @@ impl Work<'_> {
             self.submit_through(range);
         }
         self.submit_fills();
-        self.answer_early();
+        answer_early(self.shared, self.op);
         if self.op.ios == 0 {
             self.shared.ready.push_back(Ready::Stored(self.id));
         }
         After::Waits
-    }
-
-    /// Answers the client before its write is stored, where that may be. Operations that read or overwrite it wait until it is stored, as
-    /// this operation keeps its claim.
-    fn answer_early(&mut self) {
-        if self.may_be_early() {
-            self.shared.write_order.owe(&self.shared.log, self.op);
-            self.shared.reply(self.op, Vec::new());
-        }
-    }
-
-    /// The operation waits until the log says that its blocks are open. A client that brings all that is to be stored need not wait for
-    /// that: nothing can fail any more before its bytes are stored, or kept for the store.
-    pub fn answer_before_opening(&mut self) {
-        let needs_nothing = self.op.plan.cached.is_empty() && self.op.plan.fetch.is_empty();
-        if needs_nothing && self.may_be_early() {
-            self.op.brought = (0..self.op.plan.fill.len()).map(|fill| self.bytes_of(fill)).collect();
-            self.answer_early();
-        }
     }
 
     /// The log is broken, and does not open the blocks of a write that is answered: what it brought stays in DRAM until the store has it.
@@ -60,15 +42,6 @@ impl Work<'_> {
             self.op.stored.push(Stored { fill: fill as u32, buffer, is_there: false });
         }
         self.written()
-    }
-
-    /// Whether the client may be answered before its write is stored.
-    fn may_be_early(&self) -> bool {
-        let plan = &self.op.plan;
-        plan.through.is_empty()
-            && !plan.dirtied.is_empty()
-            && self.op.job.is_some_and(|job| !self.shared.answers.is_durable(job))
-            && self.shared.write_order.has_early_room(&self.shared.log, self.op.bytes)
     }
 
     /// All is stored, or some of it failed.
@@ -104,30 +77,9 @@ impl Work<'_> {
     pub fn submit_fills(&mut self) {
         let mut brought = std::mem::take(&mut self.op.brought).into_iter();
         for fill in 0..self.op.plan.fill.len() {
-            let buffer = brought.next().unwrap_or_else(|| self.bytes_of(fill));
+            let buffer = brought.next().unwrap_or_else(|| bytes_to_store(self.shared, self.op, fill));
             self.submit_store(fill as u32, buffer);
         }
-    }
-
-    /// What is to be stored of a part of the plan.
-    fn bytes_of(&mut self, fill: usize) -> AlignedBuffer {
-        let own = self.shared.answers.take_own(self.op, &self.op.plan.fill[fill]);
-        own.unwrap_or_else(|| self.assemble(fill))
-    }
-
-    /// The bytes of a part of the plan: what was read, and over that what the client writes.
-    fn assemble(&mut self, fill: usize) -> AlignedBuffer {
-        let Work { op, shared, .. } = self;
-        let part = op.plan.fill[fill];
-        let range = part.offset..part.offset + part.bytes;
-        let mut buffer = shared.pool.lend(part.bytes as usize);
-        op.copy_held(&range, &mut buffer);
-        let own = common(&range, &op.range());
-        if op.kind.is_write() && !own.is_empty() {
-            let to = (own.start - range.start) as usize;
-            shared.answers.copy_own(op, own.start, &mut buffer[to..to + (own.end - own.start) as usize]);
-        }
-        buffer
     }
 
     /// Stores a part of the operation's plan.
@@ -201,6 +153,25 @@ impl Work<'_> {
         }
         self.stored_one(result.err());
     }
+}
+
+/// What is to be stored of a part of the operation's plan.
+pub(super) fn bytes_to_store(shared: &mut Shared, op: &Op, fill: usize) -> AlignedBuffer {
+    let part = op.plan.fill[fill];
+    shared.answers.take_own(op, &part).unwrap_or_else(|| assemble(shared, op, part))
+}
+
+/// The bytes of a part of the plan: what was read, and over that what the client writes.
+fn assemble(shared: &mut Shared, op: &Op, part: Part) -> AlignedBuffer {
+    let range = part.offset..part.offset + part.bytes;
+    let mut buffer = shared.pool.lend(part.bytes as usize);
+    op.copy_held(&range, &mut buffer);
+    let own = common(&range, &op.range());
+    if op.kind.is_write() && !own.is_empty() {
+        let to = (own.start - range.start) as usize;
+        shared.answers.copy_own(op, own.start, &mut buffer[to..to + (own.end - own.start) as usize]);
+    }
+    buffer
 }
 
 /// Whether the cache's device is not to get these units, which the store has or gets as well: it is out of use, or some are lost. Those may
