@@ -20,6 +20,7 @@
 //! | [`volume`] | stores and exports; of each volume its [`claims`] and its flushes ([`flushing`]) |
 //! | [`tiermem_policy::extents`] | what is cached where, and in which state |
 
+mod assembly;
 mod claims;
 mod client_jobs;
 mod config;

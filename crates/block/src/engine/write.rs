@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use tiermem_policy::extents::{Part, Service};
+use tiermem_policy::extents::Service;
 use tiermem_tier::block::AlignedBuffer;
 
+use super::assembly::bytes_to_store;
 use super::device::Io;
 use super::early_answers::answer_early;
 use super::op::{Failure, Op, Stage, Stored, common};
@@ -153,25 +154,6 @@ impl Work<'_> {
         }
         self.stored_one(result.err());
     }
-}
-
-/// What is to be stored of a part of the operation's plan.
-pub(super) fn bytes_to_store(shared: &mut Shared, op: &Op, fill: usize) -> AlignedBuffer {
-    let part = op.plan.fill[fill];
-    shared.answers.take_own(op, &part).unwrap_or_else(|| assemble(shared, op, part))
-}
-
-/// The bytes of a part of the plan: what was read, and over that what the client writes.
-fn assemble(shared: &mut Shared, op: &Op, part: Part) -> AlignedBuffer {
-    let range = part.offset..part.offset + part.bytes;
-    let mut buffer = shared.pool.lend(part.bytes as usize);
-    op.copy_held(&range, &mut buffer);
-    let own = common(&range, &op.range());
-    if op.kind.is_write() && !own.is_empty() {
-        let to = (own.start - range.start) as usize;
-        shared.answers.copy_own(op, own.start, &mut buffer[to..to + (own.end - own.start) as usize]);
-    }
-    buffer
 }
 
 /// Whether the cache's device is not to get these units, which the store has or gets as well: it is out of use, or some are lost. Those may
