@@ -8,7 +8,7 @@ use tiermem_tier::block::AlignedBuffer;
 use super::assembly::bytes_to_store;
 use super::device::Io;
 use super::early_answers::answer_early;
-use super::op::{Failure, Op, Stage, Stored, common};
+use super::op::{Failure, Op, Stage, Stored};
 use super::op_steps::Work;
 use super::op_table::{After, Ready};
 use super::shared::Shared;
