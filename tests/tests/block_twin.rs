@@ -6,7 +6,7 @@
 //! agree is for the twin in virtual time (`block_virtual.rs`).
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-use std::path::Path;
+mod block_trace;
 
 use tiermem_base::{Access, Op, Rng};
 use tiermem_block::disks::{Asker, Disks, Job, Task};
@@ -19,28 +19,14 @@ use tiermem_sim::block::{Costs, Setup, Troubles};
 use tiermem_tier::backing::MemoryStore;
 use tiermem_tier::block::{self, BadPlace, BadPlaces, Failing, Faults, Faulty, MemoryDisk};
 
+use block_trace::cut_trace;
+
 const VOLUME_BYTES: u64 = 256 << 20;
 const CACHE_BYTES: u64 = 24 << 20;
 /// The engine cuts requests at multiples of this, and each part is planned by itself.
 const CUT_BYTES: u64 = 1 << 20;
 /// The cache's device has its log beside its space; this is enough for both.
 const DEVICE_BYTES: u64 = CACHE_BYTES + (96 << 20);
-
-/// A trace's reads and writes, laid into a volume, none of them across a cut.
-fn slice(name: &str) -> Vec<Access> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/trace/testdata").join(name);
-    let trace = tiermem_trace::open(path.to_str().unwrap()).unwrap();
-    let mut records = Vec::new();
-    for record in trace.map(Result::unwrap).filter(|record| record.size > 0) {
-        let (mut at, mut left) = (record.key % VOLUME_BYTES, u64::from(record.size));
-        while left > 0 {
-            let bytes = left.min(CUT_BYTES - at % CUT_BYTES);
-            records.push(Access { key: at, size: bytes as u32, tenant: 0, ..record });
-            (at, left) = ((at + bytes) % VOLUME_BYTES, left - bytes);
-        }
-    }
-    records
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -195,7 +181,7 @@ fn live(case: Case, records: &[Access]) -> (Told, u64) {
 }
 
 fn agree(case: Case, trace: &str) {
-    let records = slice(trace);
+    let records = cut_trace(trace, VOLUME_BYTES, CUT_BYTES);
     let (live, capacity_bytes) = live(case, &records);
     let is_full = live.allocated_bytes > capacity_bytes;
     assert!(is_full || !case.bad_mib.is_empty(), "it is full, and blocks go: {live:?}");

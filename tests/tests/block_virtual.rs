@@ -28,6 +28,7 @@
 //! it at that very moment. For the cleaner that is one more look at what goes next. The simulator has no batches, and frees all at once.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
+mod block_trace;
 #[path = "virtual_time/case.rs"]
 mod case;
 #[path = "virtual_time/live.rs"]

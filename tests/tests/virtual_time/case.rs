@@ -1,12 +1,13 @@
 //! What the cases in virtual time have in common: the set-up that they vary, and the requests.
 
 use std::ops::Range;
-use std::path::Path;
 
 use tiermem_base::{Access, Op};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_policy::extents::{Fill, Sizing};
+
+use crate::block_trace::cut_trace;
 
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
@@ -65,22 +66,13 @@ pub fn case() -> Case {
 
 /// A trace's reads and writes, none of them across a cut, of three volumes by turns, and one read more.
 pub fn records(name: &str, case: &Case) -> Vec<Access> {
-    // The engine cuts requests at multiples of a sixteenth of the cache, or of 1 MiB, and each part is planned by itself.
+    // A sixteenth of the cache, or 1 MiB.
     let cut_bytes = MIB.min(1 << (case.cache_bytes / 16).ilog2());
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/trace/testdata").join(name);
-    let trace = tiermem_trace::open(path.to_str().unwrap()).unwrap();
-    let mut records = Vec::new();
-    for record in trace.map(Result::unwrap).filter(|record| record.size > 0) {
-        let (mut at, mut left) = (record.key % VOLUME_BYTES, u64::from(record.size));
-        while left > 0 {
-            let bytes = left.min(cut_bytes - at % cut_bytes);
-            let number = records.len() as u64;
-            // The first requests name the volumes in their order; then one is asked more than the others.
-            let tenant = [0, 1, 2, 1][(number % 4) as usize];
-            let (key, size, time_ns) = (at, bytes as u32, number * case.every_ns);
-            records.push(Access { key, size, tenant, time_ns, ..record });
-            (at, left) = ((at + bytes) % VOLUME_BYTES, left - bytes);
-        }
+    let mut records = cut_trace(name, VOLUME_BYTES, cut_bytes);
+    for (number, record) in (0..).zip(&mut records) {
+        // The first requests name the volumes in their order; then one is asked more than the others.
+        record.tenant = [0, 1, 2, 1][(number % 4) as usize];
+        record.time_ns = number * case.every_ns;
     }
     records.push(Access { key: 0, size: 4096, tenant: 0, op: Op::Read, ..records[records.len() - 1] });
     records
