@@ -10,8 +10,7 @@ use super::shared::Shared;
 /// Answers the client of an operation whose bytes are on their way to the cache, where that may be.
 pub(super) fn answer_early(shared: &mut Shared, op: &mut Op) {
     if may_be_early(shared, op) {
-        shared.write_order.owe(&shared.log, op);
-        shared.reply(op, Vec::new());
+        answer(shared, op);
     }
 }
 
@@ -21,8 +20,13 @@ pub(super) fn answer_before_opening(shared: &mut Shared, op: &mut Op) {
     let needs_nothing = op.plan.cached.is_empty() && op.plan.fetch.is_empty();
     if needs_nothing && may_be_early(shared, op) {
         op.brought = (0..op.plan.fill.len()).map(|fill| bytes_to_store(shared, op, fill)).collect();
-        answer_early(shared, op);
+        answer(shared, op);
     }
+}
+
+fn answer(shared: &mut Shared, op: &mut Op) {
+    shared.write_order.owe(&shared.log, op);
+    shared.reply(op, Vec::new());
 }
 
 /// Whether the client may be answered before its write is stored.
