@@ -52,7 +52,7 @@ run: ## install what is missing, build, and start the store (flags: ARGS="...")
 
 build: ## the release binary alone
 	@scripts/bootstrap.sh run
-	cargo build --release --locked -p tiermem-cli -p tiermem-preload
+	cargo build --release --locked -p tiermem-cli
 
 test: ## everything that must hold before a change is merged
 	@scripts/bootstrap.sh test
@@ -68,7 +68,7 @@ unit: ## the tests written in Rust
 
 e2e: ## the tests that drive the built program with real clients (flags: PYTEST_ARGS="...")
 	@scripts/bootstrap.sh test
-	cargo build --locked -p tiermem-cli -p tiermem-preload -p tiermem-workloads
+	cargo build --locked -p tiermem-cli -p tiermem-workloads
 	TIERMEM=$(TARGET)/debug/tiermem $(TARGET)/e2e-python/bin/python -m pytest tests/e2e $(E2E_FLAGS)
 	cd tests/e2e && TIERMEM_SHARDS=2 TIERMEM=$(TARGET)/debug/tiermem $(TARGET)/e2e-python/bin/python -m pytest \
 	  $(SHARDED_TESTS) $(E2E_FLAGS)

@@ -308,7 +308,7 @@ def record(workload: dict[str, Any], number: int, args: argparse.Namespace) -> N
         words, client = prepared
         if number >= 4:
             stack.enter_context(pressure(args.hold))
-        begun = folder / path.name
+        begun, report = folder / path.name, folder / "report"
         if number > 1:
             try:
                 record_frames(first, words, client, begun)
@@ -321,17 +321,17 @@ def record(workload: dict[str, Any], number: int, args: argparse.Namespace) -> N
         flags += ["--skip-instructions", str(workload.get("skip", {}).get(size, 0)), "-o", str(begun)]
         if client:
             client.start()
-        run = [args.tiermem, "record", "--physical", "--format", "json", *flags, "--", *words]
-        with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ONE_THREAD) as recorder:
+        run = [args.tiermem, "record", "--physical", "--format", "json", "--report", str(report), *flags, "--", *words]
+        with subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ONE_THREAD) as recorder:
             try:
-                printed, complaints = recorder.communicate(timeout=60 * args.minutes)
+                _, complaints = recorder.communicate(timeout=60 * args.minutes)
             except subprocess.TimeoutExpired:
                 # It keeps what it has, and says that it was stopped.
                 recorder.send_signal(signal.SIGINT)
-                printed, complaints = recorder.communicate()
+                _, complaints = recorder.communicate()
         if recorder.returncode not in (0, 128 + signal.SIGINT):
             raise SystemExit(f"{path.name}: {' '.join(run)}: {complaints.strip()[-2000:]}")
-        summary = json.loads(printed)[0]
+        summary = json.loads(report.read_text())[0]
         if summary["ended"].startswith("exit status") and not summary["ended"].endswith(" 0"):
             raise SystemExit(f"{path.name}: {' '.join(words)}: {summary['ended']}: {complaints.strip()[-2000:]}")
         shutil.move(begun, path)

@@ -71,14 +71,14 @@ def alone(program: list[str]) -> dict[str, float]:
 def recorded(tiermem: Path, case: Case) -> dict[str, float]:
     """The same under the recorder: real time is all that its user waits for, so what writes the recording is in it."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [str(tiermem), "record", *case.record, "--format", "json", "-o", f"{folder}/cost.rec", "--", *case.program]
+        out, report = f"{folder}/cost.rec", Path(folder) / "report"
+        command = [str(tiermem), "record", *case.record, "--format", "json", "--report", str(report), "-o", out, "--", *case.program]
         begun = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         real_s = time.perf_counter() - begun
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}: {done.stderr}")
-    # The program's own output comes before.
-    summary = json.loads(done.stdout.splitlines()[-1])[0]
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)}: {done.stderr}")
+        summary = json.loads(report.read_text())[0]
     recorder_s = summary["recorder_cpu_s"]
     return {"real_s": real_s, "processor_s": summary["program_cpu_s"], "recorder_s": recorder_s, "slices": summary["slices"]}
 

@@ -91,7 +91,6 @@ def measured(tools: Tools, name: str, rounds: int) -> dict[str, Any]:
     """All of a program."""
     program = PROGRAMS[name](tools)
     files = program.files | {"/bin/tiermem": tools.tiermem}
-    files["/bin/libtiermem_preload.so"] = tools.tiermem.parent / "libtiermem_preload.so"
     record = f"tiermem record --slice 100ms --granule 512KiB -o /out/{name}.rec -- {program.command} >/dev/null\n"
     in_guest(SMALL_PAGES + SHORT_LISTS + record, files, tools.folder)
     replayed = [planned(tools, name, share) for share in FAST_SHARES]
@@ -99,7 +98,7 @@ def measured(tools: Tools, name: str, rounds: int) -> dict[str, Any]:
     run = "tiermem run --slice 100ms --format json"
     turns = [(turn, at, follow) for turn in range(rounds) for at in range(len(replayed)) for follow in FOLLOWED]
     each = (
-        f"{run} --plan /{at}.json --follow {follow} -- {program.command} >/out/{turn}.{at}.{follow} || exit 1\n"
+        f"{run} --plan /{at}.json --follow {follow} --report /out/{turn}.{at}.{follow} -- {program.command} >/dev/null || exit 1\n"
         for turn, at, follow in turns
     )
     files |= {f"/{at}.json": tools.folder / f"{name}.{row['fast_bytes']}.plan.json" for at, row in enumerate(replayed)}
@@ -107,8 +106,7 @@ def measured(tools: Tools, name: str, rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         in_guest(SMALL_PAGES + SHORT_LISTS + "".join(each), files, Path(folder))
         for turn, at, follow in turns:
-            # What the program prints comes before.
-            runs[at][follow].append(json.loads((Path(folder) / f"{turn}.{at}.{follow}").read_text().splitlines()[-1])[0])
+            runs[at][follow].append(json.loads((Path(folder) / f"{turn}.{at}.{follow}").read_text())[0])
     plans = [{"replayed": row, "runs": of} for row, of in zip(replayed, runs, strict=True)]
     return {"program": name, "about": program.about, "plans": plans}
 

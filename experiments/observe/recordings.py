@@ -61,11 +61,11 @@ def python(program: str, *arguments: str) -> list[str]:
 
 
 def record(tools: Tools, name: str, flags: list[str], command: list[str], **variables: str) -> dict[str, Any]:
-    """Records a command, and keeps what it printed, which goes to standard error as the summary is on the other."""
-    path = tools.folder / f"{name}.rec"
-    done = tools.run("record", *flags, "--format", "json", "-o", str(path), "--", *command, **variables)
-    (tools.folder / f"{name}.out").write_text(done.stderr)
-    cost: dict[str, Any] = json.loads(done.stdout)[0]
+    """Records a command, and keeps what it printed."""
+    path, report = tools.folder / f"{name}.rec", tools.folder / f"{name}.report"
+    done = tools.run("record", *flags, "--format", "json", "--report", str(report), "-o", str(path), "--", *command, **variables)
+    (tools.folder / f"{name}.out").write_text(done.stdout)
+    cost: dict[str, Any] = json.loads(report.read_text())[0]
     return cost
 
 
@@ -140,17 +140,17 @@ def redis(tools: Tools) -> dict[str, Any]:
         port = free.getsockname()[1]
     server = ["redis-server", "--port", str(port), "--save", "", "--appendonly", "no"]
     flags = ["--slice", "100ms" if tools.short else "1s", "--granule", "256KiB" if tools.short else "1MiB"]
-    path = tools.folder / "redis.rec"
-    command = [str(tools.tiermem), "record", *flags, "--format", "json", "-o", str(path), "--", *server]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as recorder:
+    path, report = tools.folder / "redis.rec", tools.folder / "redis.report"
+    command = [str(tools.tiermem), "record", *flags, "--format", "json", "--report", str(report), "-o", str(path), "--", *server]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as recorder:
         with ended(recorder, port):
             answered(port)
             workload = f"ycsb-b:objects={objects},requests={requests}"
             tools.call("store", "replay", workload, "--to", f"127.0.0.1:{port}")
-        printed, complaint = recorder.communicate(timeout=PATIENCE_S)
+        _, complaint = recorder.communicate(timeout=PATIENCE_S)
     if recorder.returncode:
         raise RuntimeError(complaint.strip())
-    cost: dict[str, Any] = json.loads(printed.splitlines()[-1])[0]
+    cost: dict[str, Any] = json.loads(report.read_text())[0]
     return cost
 
 

@@ -73,7 +73,7 @@ def test_measures_are_what_their_definitions_say(modules: dict[str, Any]) -> Non
 def test_a_short_run_makes_the_page(tmp_path: pathlib.Path) -> None:
     tiermem = pathlib.Path(os.environ.get("TIERMEM", "tiermem"))
     if not tiermem.with_name("skewed").exists():
-        pytest.skip("the workloads are not beside the program: cargo build -p tiermem-workloads -p tiermem-preload")
+        pytest.skip("the workloads are not beside the program: cargo build -p tiermem-workloads")
     command = [sys.executable, str(FOLDER / "run.py"), "skewed", "matvec", "pagerank", "--short", "--tiermem", str(tiermem)]
     command += ["--recordings", str(tmp_path / "recordings"), "--out", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)

@@ -36,7 +36,7 @@ def test_every_row_has_all_fields_and_says_what_would_help() -> None:
         assert row["state"] in ("yes", "limited", "no", "unknown") and row["purpose"], row
         assert (row["advice"] == "") == (row["state"] == "yes"), row
     assert [f"source {name}" for name in SOURCES] == [item for item in found if item.startswith("source ")]
-    for item in ["NUMA nodes", "CXL memory", "DAMON", "PAGEMAP_SCAN", "userfaultfd", "preload library", "privileges"]:
+    for item in ["NUMA nodes", "CXL memory", "DAMON", "PAGEMAP_SCAN", "userfaultfd", "agent", "privileges"]:
         assert item in found
     for item in ["userfaultfd faults", "userfaultfd shared", "process_madvise", "swap", "control groups"]:
         assert item in found
@@ -68,9 +68,9 @@ def test_forms_say_the_same() -> None:
 
 def test_what_it_says_can_be_seen() -> None:
     found = rows()
-    # Every Linux machine tells what is referenced; in granules with the library.
-    has_library = found["preload library"]["state"] == "yes"
-    assert found["source refs"]["state"] == ("yes" if has_library else "limited")
+    # Every Linux machine tells what is referenced; in granules with an agent.
+    has_agent = found["agent"]["state"] == "yes"
+    assert found["source refs"]["state"] == ("yes" if has_agent else "limited")
     for name in ("valgrind", "perf"):
         assert (found[name]["state"] == "yes") == (shutil.which(name) is not None)
         assert found[name]["found"] in (shutil.which(name), "not in PATH")
@@ -92,7 +92,7 @@ for page in range(0, len(memory), mmap.PAGESIZE):
 
 
 def test_a_source_that_works_records(tmp_path: pathlib.Path) -> None:
-    out = tmp_path / "a.rec"
+    out, report = tmp_path / "a.rec", tmp_path / "report"
     found = rows()
     # Both do until they end what their source sees. Of a program that does so only while it starts, as `sleep` does, there is nothing
     # to see on a machine that is too busy to let the recorder look in that time; then recording fails, and says so.
@@ -104,13 +104,13 @@ def test_a_source_that_works_records(tmp_path: pathlib.Path) -> None:
         state = found[f"source {source}"]["state"]
 
         def attempt(source: str = source, command: list[str] = command, state: str = state) -> None:
-            options = ["--source", source, "--slice", "20ms", "--format", "json", "-o", str(out)]
+            options = ["--source", source, "--slice", "20ms", "--format", "json", "--report", str(report), "-o", str(out)]
             done = tiermem("record", *options, "--", *command)
             if state == "no":
-                assert done.returncode == 1 and source in done.stderr, done
+                assert done.returncode == 125 and source in done.stderr, done
                 return
             assert done.returncode == 0, done
-            [summary] = json.loads(done.stdout)
+            [summary] = json.loads(report.read_text())
             # Of faults a sample is a page in a slice: most are touched after the recorder has come.
             least = 100 if source == "faults" else 1
             assert summary["samples"] >= least, done

@@ -19,7 +19,7 @@ COUNT = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
 
 
 def report(*arguments: str) -> dict:
-    result = tiermem("run", "--format", "json", *arguments)
+    result = tiermem("run", "--format", "json", "--report", "/dev/stdout", *arguments)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 
@@ -32,9 +32,9 @@ def one_node() -> None:
 def test_a_program_runs_as_the_kernel_places_it() -> None:
     result = tiermem("run", "--format", "json", "--", "sh", "-c", "echo hello; sleep 0.2")
     assert result.returncode == 0, result.stderr
-    # Standard output has the report alone.
-    assert result.stderr == "hello\n"
-    told = json.loads(result.stdout)
+    # Standard output is the program's alone.
+    assert result.stdout == "hello\n"
+    told = json.loads(result.stderr)
     assert (told["start"], told["trials"], told["ended"]) == ("warm", 1, "exit status: 0")
     (row,) = told["strategies"]
     assert row["strategy"] == "default" and row["real_s"] >= 0.2 and row["minor_faults"] > 0
@@ -61,7 +61,7 @@ def test_placements_are_compared_with_times_tests_and_bandwidth() -> None:
 
 
 def test_csv_has_the_same_fields() -> None:
-    arguments = ["run", "--trials", "2", "--format"]
+    arguments = ["run", "--report", "/dev/stdout", "--trials", "2", "--format"]
     tables = tiermem(*arguments, "csv", "--", "true").stdout.split("\n\n")
     told = json.loads(tiermem(*arguments, "json", "--", "true").stdout)
     rows = [list(csv.DictReader(io.StringIO(table))) for table in tables]
@@ -83,7 +83,7 @@ def test_what_one_node_cannot_do_is_said(placement: str) -> None:
     one_node()
     for arguments in (["--place", placement], ["--compare", f"local,{placement}"]):
         result = tiermem("run", *arguments, "--", "true")
-        assert result.returncode == 1 and result.stdout == ""
+        assert result.returncode == 125 and result.stdout == ""
         assert f"the placement {placement} needs a second node with memory; this machine has memory on node 0 only" in result.stderr
 
 
@@ -104,18 +104,18 @@ def test_what_one_node_cannot_do_is_said(placement: str) -> None:
 )
 def test_wrong_use_is_told(arguments: list[str], says: str) -> None:
     result = tiermem("run", *arguments, "--", "true")
-    assert result.returncode == 2 and says in result.stderr, result.stderr
+    assert result.returncode == 125 and says in result.stderr, result.stderr
 
 
 def test_a_program_that_is_none_or_fails_is_told() -> None:
     result = tiermem("run", "--", "no-such-program")
-    assert result.returncode == 2 and "not in PATH" in result.stderr
+    assert result.returncode == 127 and "not in PATH" in result.stderr
     result = tiermem("run", "--format", "json", "--", "sh", "-c", "exit 3")
-    assert result.returncode == 1 and "exit status: 3" in result.stderr
     # A single run is reported all the same.
-    assert json.loads(result.stdout)["ended"] == "exit status: 3"
-    result = tiermem("run", "--trials", "5", "--format", "json", "--", "false")
+    assert result.returncode == 3 and json.loads(result.stderr)["ended"] == "exit status: 3"
+    result = tiermem("run", "--trials", "5", "--format", "json", "--report", "/dev/stdout", "--", "false")
     assert result.returncode == 1 and json.loads(result.stdout)["strategies"][0]["trials"] == 0
+    assert "failed under the placement default: exit status: 1" in result.stderr
 
 
 def test_programs_that_fork_and_exec_are_run() -> None:
@@ -126,14 +126,14 @@ def test_programs_that_fork_and_exec_are_run() -> None:
 def test_ctrl_c_ends_the_program_and_keeps_the_trials(tmp_path: pathlib.Path) -> None:
     pid = tmp_path / "pid"
     script = f"if [ -e {pid} ]; then echo $$ >{pid}.second; exec sleep 1000; fi; echo $$ >{pid}"
-    command = [binary(), "run", "--cold=files", "--trials", "3", "--format", "json", "--", "sh", "-c", script]
+    command = [binary(), "run", "--cold=files", "--trials", "3", "--format", "json", "--report", "/dev/stdout", "--", "sh", "-c", script]
     # The run that finds the files is the first one, so that the second one is a trial.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     second = pathlib.Path(f"{pid}.second")
     eventually(lambda: second.exists() and second.read_text().strip(), "the trial begins")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1 and "stopped" in err
+    assert process.returncode == 128 + signal.SIGINT and "stopped before the last trial" in err
     told = json.loads(out)
     assert told["ended"] == "stopped" and told["strategies"][0]["trials"] == 0
     eventually(lambda: not pathlib.Path(f"/proc/{second.read_text().strip()}").exists(), "the program has ended")

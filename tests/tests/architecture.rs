@@ -19,8 +19,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("live", &["base", "sys"]),
     ("store", &["base", "sys", "policy", "model", "tier", "live"]),
     ("block", &["base", "sys", "policy", "model", "tier", "live"]),
-    // The library that is loaded into other programs: as little as can be.
-    ("preload", &["sys"]),
     ("place", &["base", "sys", "policy", "model", "trace"]),
     (
         "cli",
@@ -36,7 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("workloads", &[]),
 ];
 /// Rooms that may hold unsafe code.
-const UNSAFE_ROOMS: &[&str] = &["sys", "preload"];
+const UNSAFE_ROOMS: &[&str] = &["sys"];
 const LINES_MAX: usize = 600;
 
 fn root() -> PathBuf {

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use rustix::process::Signal;
+use tiermem_place::capture::Stop;
+use tiermem_sys::inherited;
+use tiermem_sys::signals::Signals;
 
 /// Whether the user wants the command to end.
 #[derive(Clone, Debug, Default)]
@@ -20,85 +23,67 @@ impl Interrupt {
 /// What a second signal does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Second {
-    /// It ends the process at once, with what shells call its exit code.
+    /// It ends the process at once, with what shells call its exit code. A program that runs goes on.
     Ends,
-    /// Nothing: what the command has changed of the machine must be put back.
-    Waits,
+    /// It ends the program: what the command has changed of the machine must be put back by itself.
+    EndsProgram,
 }
 
-/// Calls `then` at the first signal that comes from now on. Where signals cannot be received they end the process as usual, which
-/// is said.
-pub fn then(then: impl FnOnce() + Send + 'static, second: Second) {
-    let wait = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let mut signals = {
-            let _entered = runtime.enter();
-            Signals::receive()?
-        };
-        runtime.block_on(signals.next());
-        std::io::Result::Ok((runtime, signals))
+/// Calls `first` at the first signal that comes from now on, and `second` at each later one. Where signals cannot be received they end the
+/// process as usual, which is said.
+fn on_signals(first: impl FnOnce(i32, bool) + Send + 'static, second: impl Fn(i32, bool) + Send + 'static) {
+    let mut wanted = vec![Signal::INT, Signal::TERM];
+    // Under nohup the command must continue without its terminal.
+    if !inherited::ignores(Signal::HUP.as_raw()) {
+        wanted.push(Signal::HUP);
+    }
+    let signals = match Signals::receive(&wanted) {
+        Ok(signals) => signals,
+        Err(error) => {
+            eprintln!("tiermem: signals cannot be received ({error}): Ctrl-C will keep nothing");
+            return;
+        }
     };
-    std::thread::spawn(move || match wait() {
-        Ok((runtime, mut signals)) => {
-            // Nor does what the first one begins keep the second one waiting.
-            std::thread::spawn(then);
-            let signal = runtime.block_on(signals.next());
-            if second == Second::Ends {
-                std::process::exit(128 + signal.as_raw_value());
+    std::thread::spawn(move || {
+        let mut first = Some(first);
+        while let Ok(message) = signals.next() {
+            match first.take() {
+                Some(first) => first(message.signal, message.is_from_terminal),
+                None => second(message.signal, message.is_from_terminal),
             }
         }
-        Err(error) => eprintln!("tiermem: signals cannot be received ({error}): Ctrl-C will keep nothing"),
     });
 }
 
-/// The signals that ask a command to end.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    /// `None`: under nohup the command must continue without its terminal.
-    hangup: Option<Signal>,
+fn end_at_once(signal: i32) -> ! {
+    std::process::exit(128 + signal)
 }
 
-impl Signals {
-    /// Receives them from now on.
-    fn receive() -> std::io::Result<Self> {
-        let hangup = SignalKind::hangup();
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: if is_ignored(hangup) { None } else { Some(signal(hangup)?) },
-        })
-    }
-
-    /// The next one that comes.
-    async fn next(&mut self) -> SignalKind {
-        let hung_up = async {
-            match &mut self.hangup {
-                Some(hangup) => hangup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.interrupt.recv() => SignalKind::interrupt(),
-            _ = self.terminate.recv() => SignalKind::terminate(),
-            _ = hung_up => SignalKind::hangup(),
+/// Passes signals on to the program that runs, which gets each as the user meant it to: a terminal sends its own to both.
+/// `first` is called at the first one.
+pub fn pass_on(stop: &Stop, first: impl FnOnce(&Stop) + Send + 'static, then: Second) {
+    let (stopped, again) = (stop.clone(), stop.clone());
+    let first = move |signal, is_from_terminal: bool| {
+        first(&stopped);
+        if !is_from_terminal {
+            stopped.pass_on(signal);
         }
-    }
+    };
+    on_signals(first, move |signal, is_from_terminal| {
+        if !is_from_terminal {
+            again.pass_on(signal);
+        }
+        match then {
+            Second::Ends => end_at_once(signal),
+            Second::EndsProgram => again.end_program(),
+        }
+    });
 }
 
-/// Whether this process was started with a signal ignored.
-fn is_ignored(kind: SignalKind) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask =
-        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    let bit = u32::try_from(kind.as_raw_value() - 1).unwrap_or(0);
-    mask.is_some_and(|mask| mask >> bit & 1 == 1)
-}
-
-/// Watches for signals from now on.
+/// Watches for signals from now on; a second one ends the process.
 pub fn watch() -> Interrupt {
     let interrupt = Interrupt::default();
     let set = interrupt.clone();
-    then(move || set.0.store(true, Relaxed), Second::Ends);
+    on_signals(move |_, _| set.0.store(true, Relaxed), |signal, _| end_at_once(signal));
     interrupt
 }

@@ -3,6 +3,7 @@
 
 mod block;
 mod columns;
+mod destination;
 mod doctor;
 mod failure;
 mod heatmap;
@@ -93,8 +94,17 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Wrong use ends in clap with exit code 2.
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // What cannot be printed has no reader.
+            let _ = error.print();
+            let runs_a_program =
+                std::env::args_os().nth(1).is_some_and(|word| word == "record" || word == "run");
+            let is_wrong = error.use_stderr();
+            return if is_wrong { failure::parse_code(runs_a_program).into() } else { ExitCode::SUCCESS };
+        }
+    };
     let result = match cli.command {
         Command::Store(command) => store::run(command),
         Command::Block(command) => block::run(command),

@@ -129,10 +129,14 @@ pub fn quote_csv(text: &str) -> String {
 
 /// Prints rows that are the whole result; JSON is an array.
 pub fn print_rows(format: Format, rows: &Rows) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    write_rows(&mut io::stdout().lock(), format, rows)
+}
+
+/// Writes rows that are the whole result; JSON is an array.
+pub fn write_rows(out: &mut impl Write, format: Format, rows: &Rows) -> io::Result<()> {
     match format {
-        Format::Table => rows.write_table(&mut out)?,
-        Format::Csv => rows.write_csv(&mut out)?,
+        Format::Table => rows.write_table(out)?,
+        Format::Csv => rows.write_csv(out)?,
         Format::Json => {
             let objects: Vec<_> = rows.json().iter().map(|members| format!("{{{members}}}")).collect();
             writeln!(out, "[{}]", objects.join(","))?;
@@ -151,7 +155,8 @@ pub fn print_record(format: Format, record: &Rows, lists: &[(&str, Rows)]) -> io
     out.flush()
 }
 
-fn write_record(
+/// Writes it, as [`print_record`] prints it.
+pub fn write_record(
     out: &mut impl Write,
     format: Format,
     record: &Rows,

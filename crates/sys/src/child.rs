@@ -101,6 +101,38 @@ pub fn end_group(leader: u32) {
     }
 }
 
+/// Ends (SIGKILL) a process and its descendants, as far as the kernel tells them (`/proc/PID/task/TID/children`): those whose parents have
+/// ended before are not among them. The caller has started the process and not yet waited for its end, so that the number cannot mean another
+/// one.
+pub fn end_tree(process: u32) {
+    // The parents first, so that no more are made meanwhile.
+    let mut left = vec![process];
+    while let Some(pid) = left.pop() {
+        let children = children(pid);
+        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        left.extend(children);
+    }
+}
+
+/// The children of a process; none where the kernel does not tell.
+pub fn children(pid: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of_thread = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("children")).ok();
+    let texts = threads.filter_map(of_thread).collect::<Vec<_>>().join(" ");
+    texts.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// Sends a process a signal by its number. The caller has started it and has not yet waited for its end.
+pub fn signal(process: u32, signal: i32) {
+    if let Ok(process @ 1..) = i32::try_from(process) {
+        // SAFETY: the call takes numbers alone. The process may have ended by itself.
+        unsafe { libc::kill(process, signal) };
+    }
+}
+
 /// Asks a process to come to an end by itself (SIGINT). The caller has started it and has not yet waited for its end.
 pub fn interrupt(process: u32) {
     if let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) {
@@ -160,6 +192,28 @@ mod tests {
         assert_eq!(status.code(), Some(3));
         assert!(usage.minor_faults > 0 && usage.peak_resident_bytes > 100_000, "{usage:?}");
         assert!(take_end(child.id()).is_err() && take_end(0).is_err() && take_end(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn a_tree_ends_with_all_its_branches() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let (mut begun, begin) = io::pipe().unwrap();
+        let mut command = Command::new("sh");
+        // In sessions of their own, so that no group has them all.
+        command
+            .args(["-c", "setsid sh -c 'echo; sleep 1000 & wait' >&2 & wait"])
+            .stdout(writer)
+            .stderr(begin);
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        begun.read_exact(&mut [0]).unwrap();
+        while children(child.id()).iter().all(|child| children(*child).is_empty()) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        end_tree(child.id());
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
     }
 
     #[test]

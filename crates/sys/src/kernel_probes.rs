@@ -2,14 +2,15 @@
 //! changed.
 
 use std::io;
-use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 
-use crate::agent::{Agent, AgentError, serve};
+use crate::agent::{self, NoAgent, Started};
 use crate::mapping::{MapError, Mapping};
 use crate::numa;
 use crate::page_scan::PageScan;
 use crate::perf::{self, Attributes};
 use crate::smaps::{Clear, Smaps};
+use crate::userfaultfd::{Features, Modes, OpenError, Options, Userfault};
 
 const PAGE_BYTES: u64 = 4096;
 const TYPE_HARDWARE: u32 = 0;
@@ -55,20 +56,29 @@ pub fn pagemap_scan() -> io::Result<()> {
 pub fn written_pages() -> io::Result<bool> {
     let mut mapping = touched()?;
     let (start, bytes) = (address(&mapping), mapping.bytes().len() as u64);
-    let (ours, theirs) = UnixStream::pair()?;
-    // It ends when this end is closed.
-    std::thread::Builder::new().spawn(move || serve(theirs))?;
-    // The agent watches for as long as its socket is open.
-    let mut agent = Agent::of(ours);
-    agent.watch_writes(start, bytes).map_err(|error| match error {
-        AgentError::Refused(error) | AgentError::Lost(error) => error,
-    })?;
+    let options = Options { features: Features::WATCH_WRITES, user_mode_is_enough: true };
+    let watch = Userfault::open(options).map_err(OpenError::into_io)?;
+    watch.register_range(start, bytes, Modes::WRITE_PROTECT)?;
     let mut scan = PageScan::open(std::process::id())?;
     scan.written(start, start + bytes, |_| {})?;
     mapping.bytes_mut()[0] = 2;
     let mut told = Vec::new();
     scan.written(start, start + bytes, |written| told.push(written.start))?;
     Ok(told == [start])
+}
+
+/// Whether a program that this process starts can have an agent.
+///
+/// # Errors
+/// The reason why not.
+pub fn agent() -> Result<(), NoAgent> {
+    // Any program will do, and this one's file is there.
+    let mut own = Command::new("/proc/self/exe");
+    own.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let Started { mut child, agent } = agent::start(own, true)?;
+    let agent = agent.map(|agent| agent.map(drop));
+    child.wait()?;
+    agent.unwrap_or(Ok(()))
 }
 
 /// Whether pages of this process that are first touched after [`Smaps::clear`] are told as referenced. (Of a page that was

@@ -15,6 +15,7 @@ pub mod cpu_time;
 pub mod disk;
 #[cfg(test)]
 mod forked;
+pub mod inherited;
 pub mod kernel_probes;
 pub mod limits;
 pub mod mapping;
@@ -31,6 +32,7 @@ mod proc_text;
 pub mod process_advice;
 pub mod process_use;
 pub mod shared_files;
+pub mod signals;
 pub mod smaps;
 pub mod swap;
 pub mod uring;

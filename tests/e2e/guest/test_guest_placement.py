@@ -25,12 +25,12 @@ echo never >/sys/kernel/mm/transparent_hugepage/enabled
 weights=/sys/kernel/mm/mempolicy/weighted_interleave
 cat $weights/node0 $weights/node1 >/out/before
 for place in default local remote interleave weighted=3:1; do
-    tiermem run --place $place --cpus 0 --format json -- {FILL} >/out/$place || exit 1
+    tiermem run --place $place --cpus 0 --format json --report /out/$place -- {FILL} || exit 1
 done
 cat $weights/node0 $weights/node1 >/out/after
-tiermem run --compare local,remote,weighted=1:3 --trials 2 --bandwidth 8MiB --format json -- {FILL} >/out/compared || exit 1
+tiermem run --compare local,remote,weighted=1:3 --trials 2 --bandwidth 8MiB --format json --report /out/compared -- {FILL} || exit 1
 tiermem run --place weighted=1:2:3 -- true && exit 1
-tiermem run --cold --trials 1 --format json -- true >/out/cold || exit 1
+tiermem run --cold --trials 1 --format json --report /out/cold -- true || exit 1
 """
 
 
@@ -58,7 +58,7 @@ def test_memory_lies_where_the_placement_says(guest: type[Machine]) -> None:
 
 
 def test_the_kernels_tiers_are_told(guest: type[Machine]) -> None:
-    script = f"tiermem run --place interleave --format json -- {FILL} >/out/told"
+    script = f"tiermem run --place interleave --format json --report /out/told -- {FILL}"
     result = guest("two-nodes-hmat", (768, 512)).run(script, files=with_programs("hotspot"))
     assert result.exit_code == 0, result.output
     tiers = {row["node"]: row["tier"] for row in json.loads(result.files_out["told"])["nodes"]}
@@ -93,8 +93,8 @@ PLAN = {
 PLANNED = """
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 for follow in first-touch plan; do
-    tiermem run --place plan --plan /plan.json --follow $follow --slice 100ms --format json -- \
-        hotspot --footprint 67108864 --hot 8388608 --background 2 --per-second 400000 --pass-ms 8000 --passes 1 >/out/$follow || exit 1
+    tiermem run --place plan --plan /plan.json --follow $follow --slice 100ms --format json --report /out/$follow -- \
+        hotspot --footprint 67108864 --hot 8388608 --background 2 --per-second 400000 --pass-ms 8000 --passes 1 || exit 1
 done
 """
 
@@ -123,10 +123,11 @@ KEPT = {"region": 0, "offset": 16 << 20, "bytes": 16 << 20}
 ALWAYS = PLAN | {"always": [KEPT], "sweeps": [], "fast_bytes": 16 << 20}
 TIER_BY_TIER = """
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
-tiermem run --plan /plan.json --follow plan --slice 100ms --format json -- \
-    hotspot --footprint 67108864 --hot 8388608 --background 2 --per-second 200000 --pass-ms 60000 --passes 10 >/out/run &
+tiermem run --plan /plan.json --follow plan --slice 100ms --format json --report /out/run -- \
+    hotspot --footprint 67108864 --hot 8388608 --background 2 --per-second 200000 --pass-ms 60000 --passes 10 &
 for step in $(seq 1000); do
-    pid=$(pidof hotspot) && break
+    # Its agent has the same name there, and came later.
+    pid=$(pidof hotspot) && pid=${pid##* } && break
     sleep 0.1
 done
 sleep ${SETTLE}
@@ -155,8 +156,8 @@ def test_pages_lie_tier_by_tier_where_the_plan_says(guest: type[Machine], tmp_pa
 
 AT_ONCE = """
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
-tiermem run --plan /plan.json --follow plan --slice 3s --format json -- \
-    hotspot --footprint 67108864 --hot 8388608 --background 2 --per-second 200000 --pass-ms 6000 --passes 1 --pause-ms 1500 >/out/told
+tiermem run --plan /plan.json --follow plan --slice 3s --format json --report /out/told -- \
+    hotspot --footprint 67108864 --hot 8388608 --background 2 --per-second 200000 --pass-ms 6000 --passes 1 --pause-ms 1500
 """
 
 
@@ -178,9 +179,9 @@ SHORT_LISTS = "echo 100000 >/proc/sys/vm/percpu_pagelist_high_fraction"
 FIRST_TOUCH = f"""
 {SHORT_LISTS}
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
-tiermem run --plan /plan.json --follow first-touch --slice 500ms --format json -- \
-    hotspot --footprint 67108864 --hot 67108864 --background 0 --per-second 200000 --pass-ms 6000 --passes 1 >/out/told
-tiermem run --plan /large.json --follow first-touch --format json -- true >/out/large
+tiermem run --plan /plan.json --follow first-touch --slice 500ms --format json --report /out/told -- \
+    hotspot --footprint 67108864 --hot 67108864 --background 0 --per-second 200000 --pass-ms 6000 --passes 1
+tiermem run --plan /large.json --follow first-touch --format json --report /out/large -- true
 """
 
 
@@ -201,12 +202,11 @@ def test_first_touch_is_the_kernels_own_on_a_node_that_has_so_much_left(guest: t
 
 
 def with_programs(*names: str) -> dict[str, pathlib.Path | str]:
-    """The program under test, its library, and some workloads, where a guest finds them."""
-    needed = ["libtiermem_preload.so", *names]
-    for name in needed:
+    """The program under test and some workloads, where a guest finds them."""
+    for name in names:
         if not (PROGRAMS / name).exists():
-            pytest.skip(f"{PROGRAMS / name} is not there: build it with `cargo build -p tiermem-preload -p tiermem-workloads`")
-    return {"/bin/tiermem": binary(), **{f"/bin/{name}": PROGRAMS / name for name in needed}}
+            pytest.skip(f"{PROGRAMS / name} is not there: build it with `cargo build -p tiermem-workloads`")
+    return {"/bin/tiermem": binary(), **{f"/bin/{name}": PROGRAMS / name for name in names}}
 
 
 def remote_shares(text: bytes, granules: int) -> dict[int, float]:
@@ -288,7 +288,8 @@ for place in local remote; do
     tiermem run --place $place --cpus 0 -- \
         hotspot --footprint 67108864 --hot 67108864 --background 0 --per-second 300000 --pass-ms 60000 --passes 10 >/dev/null &
     for step in $(seq 1000); do
-        pid=$(pidof hotspot) && break
+        # Its agent has the same name there, and came later.
+    pid=$(pidof hotspot) && pid=${pid##* } && break
         sleep 0.1
     done
     tiermem record --machine --slice 2s --granule 4MiB --duration 20s -o /out/$place.rec || exit 1

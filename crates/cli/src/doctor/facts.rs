@@ -11,7 +11,6 @@ use tiermem_sys::perf::FaultWatch;
 use tiermem_sys::userfaultfd::{self, Features, Way};
 
 use super::damon::Damon;
-use crate::record;
 
 const DEVICES: &str = "/sys/bus/event_source/devices";
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -42,8 +41,8 @@ pub struct Facts {
     pub counter: Result<(), String>,
     /// Events by which accesses are sampled.
     pub samplers: Vec<String>,
-    /// The library with the agent.
-    pub preload: Option<PathBuf>,
+    /// Whether a program that is started can have an agent.
+    pub agent: Result<(), String>,
     /// Path of valgrind, if installed.
     pub valgrind: Option<PathBuf>,
     /// Path of perf, if installed.
@@ -73,7 +72,7 @@ impl Facts {
                 _ => error.to_string(),
             }),
             samplers: samplers(Path::new(DEVICES)),
-            preload: record::preload().filter(|file| file.is_file()),
+            agent: kernel_probes::agent().map_err(|error| error.to_string()),
             valgrind: program("valgrind"),
             perf: program("perf"),
             huge_pages: fs::read_to_string(HUGE_PAGES).ok().and_then(|text| chosen(&text)),

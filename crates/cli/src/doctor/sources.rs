@@ -4,8 +4,9 @@ use super::damon::{Damon, Files};
 use super::facts::{Facts, NO_COUNTERS};
 use super::{Row, State};
 
-const PRELOAD_ADVICE: &str =
-    "build the library: cargo build -p tiermem-preload; or say where it is with TIERMEM_PRELOAD";
+/// Where no program can have an agent.
+pub const AGENT_ADVICE: &str = "allow ptrace of child processes (kernel.yama.ptrace_scope of 1 or 0; in a container: a seccomp profile with ptrace), on \
+     64-bit x86 with Linux 5.9 or newer";
 
 /// One for each source of `tiermem record`, and one for `--physical`.
 pub fn rows(facts: &Facts) -> Vec<Row> {
@@ -22,7 +23,7 @@ pub fn rows(facts: &Facts) -> Vec<Row> {
 
 fn refs(facts: &Facts) -> Row {
     let (item, purpose) = ("source refs", "pages referenced, at little cost: where to begin");
-    match (&facts.referenced, &facts.preload) {
+    match (&facts.referenced, &facts.agent) {
         (Err(error), _) => Row::lacking(
             item,
             State::No,
@@ -30,14 +31,14 @@ fn refs(facts: &Facts) -> Row {
             error,
             "a kernel with CONFIG_PROC_PAGE_MONITOR, and /proc as usual",
         ),
-        (Ok(()), None) => Row::lacking(
+        (Ok(()), Err(_)) => Row::lacking(
             item,
             State::Limited,
             purpose,
-            "without the preload library the program's mappings are looked at as wholes",
-            PRELOAD_ADVICE,
+            "without an agent the program's mappings are looked at as wholes",
+            AGENT_ADVICE,
         ),
-        (Ok(()), Some(_)) => {
+        (Ok(()), Ok(())) => {
             let huge = facts.huge_pages.as_deref() == Some("always");
             let found = "programs have huge pages, each referenced as one: --small-pages sees more";
             Row::yes(item, purpose, if huge { found } else { "" })
@@ -47,13 +48,13 @@ fn refs(facts: &Facts) -> Row {
 
 fn writes(facts: &Facts) -> Row {
     let (item, purpose) = ("source writes", "pages written, beside refs");
-    let advice = match (&facts.written, &facts.preload) {
-        (Ok(()), Some(_)) => return Row::yes(item, purpose, ""),
-        (Ok(()), None) => PRELOAD_ADVICE,
+    let advice = match (&facts.written, &facts.agent) {
+        (Ok(()), Ok(())) => return Row::yes(item, purpose, ""),
+        (Ok(()), Err(_)) => AGENT_ADVICE,
         (Err(_), _) => "Linux 6.7 or newer, with userfaultfd; see the rows userfaultfd and PAGEMAP_SCAN",
     };
     let found = match &facts.written {
-        Ok(()) => "the preload library is not there, and only it can have writes watched",
+        Ok(()) => "programs can have no agent, and only an agent can have writes watched",
         Err(error) => error,
     };
     Row::lacking(item, State::No, purpose, found, advice)
@@ -160,7 +161,7 @@ mod tests {
         facts.frames = Ok(());
         facts.counter = Ok(());
         facts.samplers = vec!["ibs_op".to_owned()];
-        facts.preload = Some("a".into());
+        facts.agent = Ok(());
         facts.valgrind = Some("b".into());
         facts.perf = Some("c".into());
         facts.privileges.is_root = true;
@@ -184,7 +185,7 @@ mod tests {
         use State::{Limited, No, Yes};
         let no = || Err("refused".to_owned());
         for (facts, expected) in [
-            (with(|facts| facts.preload = None), [Limited, No, Yes, Yes, Yes, Yes, Yes]),
+            (with(|facts| facts.agent = no()), [Limited, No, Yes, Yes, Yes, Yes, Yes]),
             (with(|facts| facts.referenced = no()), [No, Yes, Yes, Yes, Yes, Yes, Yes]),
             (with(|facts| facts.written = no()), [Yes, No, Yes, Yes, Yes, Yes, Yes]),
             (with(|facts| facts.faults = no()), [Yes, Yes, No, Yes, Yes, Yes, Limited]),

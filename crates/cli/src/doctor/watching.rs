@@ -9,6 +9,7 @@ use tiermem_sys::userfaultfd::Features;
 
 use super::damon::{Damon, Files};
 use super::facts::{Facts, Privileges};
+use super::sources::AGENT_ADVICE;
 use super::sources::{counters_advice, valgrind_advice, watching_advice};
 use super::{Row, State};
 
@@ -49,7 +50,7 @@ pub fn rows(facts: &Facts) -> Vec<Row> {
             counters_advice(&facts.counter),
         ),
         damon(&facts.damon),
-        preload(facts.preload.as_ref()),
+        agent(&facts.agent),
         program("valgrind", "source lackey, record --physical", facts.valgrind.as_ref(), valgrind_advice()),
         program(
             "perf",
@@ -119,18 +120,9 @@ fn damon(damon: &Damon) -> Row {
     }
 }
 
-fn preload(library: Option<&PathBuf>) -> Row {
-    let (item, purpose) = ("preload library", "granules of refs, source writes, and following a plan");
-    match library {
-        Some(file) => Row::yes(item, purpose, file.display().to_string()),
-        None => Row::lacking(
-            item,
-            State::No,
-            purpose,
-            "it is not beside this program",
-            "cargo build -p tiermem-preload, or say where it is with TIERMEM_PRELOAD",
-        ),
-    }
+fn agent(agent: &Result<(), String>) -> Row {
+    let (item, purpose) = ("agent", "granules of refs, source writes, and following a plan");
+    Row::tried(item, purpose, agent.as_ref(), AGENT_ADVICE)
 }
 
 fn program(item: &'static str, purpose: &'static str, file: Option<&PathBuf>, advice: &'static str) -> Row {

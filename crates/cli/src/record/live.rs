@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clap::Args;
@@ -14,15 +14,15 @@ use tiermem_place::capture::live::{self, Closer, Ending, SourceKind, Target};
 use tiermem_place::capture::{CaptureError, Stop, machine};
 use tiermem_trace::recording::{self, Recording};
 
+use super::Report;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::{self, Cell, Format, Rows};
 use crate::print_lines;
 use crate::source::CountingBar;
 
-/// Where the library with the agent is, if not beside the program.
-const PRELOAD_VARIABLE: &str = "TIERMEM_PRELOAD";
-const PRELOAD_LIBRARY: &str = "libtiermem_preload.so";
+/// `SIGTERM`.
+const TERMINATE: i32 = 15;
 
 const FIELDS: &[&str] = &[
     "slices",
@@ -66,9 +66,15 @@ pub struct LiveArgs {
     /// Disable huge pages for the program; a huge page has a single accessed bit.
     #[arg(long)]
     small_pages: bool,
-    /// Stop after this time, and end the program unless it was already running.
+    /// Record for this time; the program goes on.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
+    /// With --duration: end the program when the time is over (SIGTERM).
+    #[arg(long, requires = "duration", conflicts_with_all = ["pid", "machine", "import"])]
+    end_program: bool,
+    /// Do without the agent process in the program's address space: whole mappings only.
+    #[arg(long, conflicts_with_all = ["machine", "physical", "import"])]
+    no_agent: bool,
 }
 
 /// A way of looking.
@@ -119,32 +125,14 @@ fn closer(text: &str) -> Result<Closer, String> {
     Ok(Closer { name: name.to_owned(), granule_bytes: granule(size)? })
 }
 
-/// The library with the agent, beside this program's file.
-pub fn preload() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os(PRELOAD_VARIABLE) {
-        return Some(PathBuf::from(path));
-    }
-    let folder = std::env::current_exe().ok()?.parent()?.to_owned();
-    [folder.join(PRELOAD_LIBRARY), folder.join("../lib/tiermem").join(PRELOAD_LIBRARY)]
-        .into_iter()
-        .find(|path| path.is_file())
-}
-
-/// Records and prints the summary.
+/// Records and writes the report.
 pub fn run(
     args: LiveArgs,
     sources: Vec<SourceKind>,
     command: Vec<OsString>,
     output: &Path,
-    format: Format,
+    report: &Report,
 ) -> Result<(), Failure> {
-    let preload = preload();
-    if preload.is_none() && args.pid.is_none() {
-        eprintln!(
-            "tiermem: {PRELOAD_LIBRARY} is not beside this program, so mappings are looked at as wholes; build it (cargo build \
-             -p tiermem-preload) or say where it is with {PRELOAD_VARIABLE}"
-        );
-    }
     let options = live::Options {
         target: args.pid.map_or(Target::Command(command), Target::Process),
         sources,
@@ -155,58 +143,80 @@ pub fn run(
         tell_mappings: false,
         closer: args.closer.clone(),
         small_pages: args.small_pages,
-        preload,
+        agent: !args.no_agent,
         duration: args.duration,
     };
-    let (recording, ending) = watched(&args, |stop, progress| live::record(&options, stop, progress))?;
-    keep(&recording, &self::ended(&ending), output, format)?;
-    match ending {
-        Ending::Exited(status) if status.signal().is_some() => {
-            Err(Failure::failed(anyhow!("the program was ended ({status}); the recording ends there")))
-        }
+    let stop = Stop::default();
+    let begun = Instant::now();
+    let recorded = watched(&args, &stop, |stop, progress| live::record(&options, stop, progress));
+    // What the user sees of us comes after the program's end, whatever has become of the recording. When the time is over, the program goes on.
+    let is_time_over = args.duration.is_some_and(|duration| begun.elapsed() >= duration) && !stop.is_asked();
+    let kept = recorded.and_then(|(recording, ending)| {
+        recording::write(output, &recording).map_err(Failure::failed)?;
+        Ok((recording, ending))
+    });
+    if is_time_over && args.end_program {
+        stop.pass_on(TERMINATE);
+    }
+    let waited = if is_time_over && !args.end_program { None } else { wait_for_program(&stop)? };
+    let (recording, ending) = kept?;
+    tell(&recording, &self::ended(&ending), report)?;
+    match (ending, waited) {
+        (Ending::Exited(status), _) => Failure::of_program(status),
+        (_, Some(status)) if !is_time_over => Failure::of_program(status),
         _ => Ok(()),
     }
 }
 
+fn wait_for_program(stop: &Stop) -> Result<Option<ExitStatus>, Failure> {
+    stop.wait_for_program()
+        .map_err(|error| Failure::failed(anyhow!("cannot wait for the end of the program: {error}")))
+}
+
 /// Records the machine and prints the summary.
-pub fn run_machine(args: &LiveArgs, output: &Path, format: Format) -> Result<(), Failure> {
+pub fn run_machine(args: &LiveArgs, output: &Path, report: &Report) -> Result<(), Failure> {
     let options = machine::Options {
         slice: args.duration.map_or(args.slice, |duration| args.slice.min(duration)),
         granule_bytes: args.granule,
         duration: args.duration,
     };
-    let (recording, _) = watched(args, |stop, progress| {
+    let (recording, ()) = watched(args, &Stop::default(), |stop, progress| {
         machine::record(&options, stop, progress).map(|recording| (recording, ()))
     })?;
-    keep(&recording, "stopped", output, format)
+    keep(&recording, "stopped", output, report)
 }
 
-/// Records something under a bar of slices, until it is interrupted.
+/// Records something until it is interrupted, under a bar of slices where no program needs the terminal.
 fn watched<T>(
     args: &LiveArgs,
+    stop: &Stop,
     record: impl FnOnce(&Stop, &dyn Fn(usize)) -> Result<(Recording, T), CaptureError>,
 ) -> Result<(Recording, T), Failure> {
-    let stop = Stop::default();
-    let stopped = stop.clone();
-    interrupt::then(move || stopped.stop(), interrupt::Second::Ends);
+    interrupt::pass_on(stop, Stop::stop, interrupt::Second::Ends);
     let slices = args.duration.map(|duration| (duration.as_nanos() / args.slice.as_nanos()) as u64);
-    let bar = CountingBar::new(slices);
-    let recorded = record(&stop, &|slices| bar.set(slices as u64));
-    bar.finish(0);
+    let is_alone = args.pid.is_some() || args.machine;
+    let bar = is_alone.then(|| CountingBar::new(slices));
+    let recorded = record(stop, &|slices| bar.iter().for_each(|bar| bar.set(slices as u64)));
+    bar.iter().for_each(|bar| bar.finish(0));
     recorded.map_err(super::advise)
 }
 
-/// Writes a recording and prints a summary.
-pub fn keep(recording: &Recording, ended: &str, output: &Path, format: Format) -> Result<(), Failure> {
+/// Writes a recording, and the report about it.
+pub fn keep(recording: &Recording, ended: &str, output: &Path, report: &Report) -> Result<(), Failure> {
     recording::write(output, recording).map_err(Failure::failed)?;
+    tell(recording, ended, report)
+}
+
+/// Writes the report about a recording.
+fn tell(recording: &Recording, ended: &str, report: &Report) -> Result<(), Failure> {
     for note in &recording.head.notes {
         eprintln!("tiermem: {note}");
     }
-    let printed = match format {
-        Format::Table => print_table(recording, ended),
-        format => output::print_rows(format, &rows(recording, ended)),
-    };
-    printed.map_err(|error| Failure::writing("the summary", error))
+    let written = report.destination.open().and_then(|mut out| match report.format {
+        Format::Table => write_table(&mut out, recording, ended),
+        format => output::write_rows(&mut out, format, &rows(recording, ended)),
+    });
+    written.map_err(|error| Failure::writing("the report", error))
 }
 
 /// How a recording ended, in a word.
@@ -253,11 +263,10 @@ fn rows(recording: &Recording, ended: &str) -> Rows {
     Rows { fields: FIELDS, rows: vec![row] }
 }
 
-fn print_table(recording: &Recording, ended: &str) -> io::Result<()> {
+fn write_table(mut out: &mut impl Write, recording: &Recording, ended: &str) -> io::Result<()> {
     let head = &recording.head;
     let (regions, bytes) = touched(recording);
     let mapped: u64 = head.regions.iter().map(|region| region.bytes).sum();
-    let mut out = io::stdout().lock();
     let mut line =
         |name: &str, value: String, remark: String| print_lines::line(&mut out, name, value, remark);
     let cost = &head.cost;

@@ -4,7 +4,7 @@ mod live;
 mod perf_lackey;
 mod physical;
 
-pub use live::{ended, preload, slice};
+pub use live::{ended, slice};
 
 use self::live::Source;
 
@@ -16,6 +16,7 @@ use clap::Args;
 use tiermem_place::capture::CaptureError;
 use tiermem_place::capture::live::SourceKind;
 
+use crate::destination::Destination;
 use crate::failure::Failure;
 use crate::output::Format;
 
@@ -33,10 +34,15 @@ Examples:
 
 A recording lists the program's regions (mapped files, heap, stack, anonymous memory) and how often each granule of them was
 accessed in each time slice. `tiermem heatmap` draws it, `tiermem plan` plans a placement from it. docs/observe.md describes what
-each source sees and costs. The program's output goes to standard error; Ctrl-C ends the program and keeps the recording.
+each source sees and costs.
+
+The program runs as without tiermem: its input, output, terminal and exit code are its own. The report comes after its end, on standard
+error or in the file of --report. Ctrl-C, SIGTERM and SIGHUP end the recording, reach the program as well, and tiermem waits for its end; a
+second signal ends tiermem at once, and the program goes on. Exit code: the program's, or 128 and the signal that ended it; 125 if tiermem
+itself fails, 126 if the program cannot be run, 127 if there is none.
 
 Sources:
-  refs     pages referenced, by accessed bits in page tables; an agent loaded into the program makes granules
+  refs     pages referenced, by accessed bits in page tables; an agent in the program's address space makes granules
   writes   pages written: needs the agent
   faults   page faults: where pages are first touched
   damon    the kernel's DAMON, if the kernel has it and nobody else uses it
@@ -47,16 +53,16 @@ With --physical the program runs under Valgrind (Lackey), about a hundred times 
 between modelled caches and memory, with physical addresses: docs/record.md. Needs valgrind, and root (or CAP_SYS_ADMIN and
 CAP_PERFMON).
 
-Fields of the summary:
+Fields of the report:
   slices, seconds               number of slices; duration of the recording
   regions, regions_touched      regions of the program; regions that were accessed
   mapped_bytes, touched_bytes   bytes of the regions; bytes of the granules that were accessed
   samples                       rows of the recording
   recorder_cpu_s                processor time of this command
-  agent_cpu_s                   processor time of the agent, within the program
+  agent_cpu_s                   processor time of the agent
   program_cpu_s                 processor time of the program; 0 if it was already running
   ended                         stopped, gone, or how the program ended
-Fields of the summary with --physical:
+Fields of the report with --physical:
   transactions, loads, stores   in the trace
   unresolved                    transactions dropped because their page's frame was never known
   pages                         distinct pages of 4 KiB in the trace
@@ -77,9 +83,12 @@ pub struct Options {
     /// Recording to write; with --physical a trace in the Parquet form.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Output format.
+    /// Format of the report.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// Write the report to FILE [default: standard error, after the program's end; standard output where no program is started].
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     #[command(flatten)]
     live: live::LiveArgs,
     #[command(flatten)]
@@ -94,17 +103,32 @@ pub struct Options {
     command: Vec<OsString>,
 }
 
-/// Records and prints the summary.
+/// Where the report about a recording goes, and its form.
+#[derive(Clone, Debug)]
+pub struct Report {
+    format: Format,
+    destination: Destination,
+}
+
+/// Records and writes the report.
 pub fn run(options: Options) -> Result<(), Failure> {
-    let Options { output, format, live, perf, physical, with_physical, command } = options;
+    let runs_a_program = !options.command.is_empty();
+    let done = record(options);
+    if runs_a_program { done.map_err(Failure::with_program) } else { done }
+}
+
+fn record(options: Options) -> Result<(), Failure> {
+    let Options { output, format, report, live, perf, physical, with_physical, command } = options;
+    let destination = Destination::of_report(report.as_deref(), !command.is_empty());
+    let report = Report { format, destination };
     if physical {
-        return physical::run(with_physical, command, &output, format);
+        return physical::run(with_physical, command, &output, &report);
     }
     if live.machine {
-        return live::run_machine(&live, &output, format);
+        return live::run_machine(&live, &output, &report);
     }
     if !perf.import.is_empty() {
-        return perf_lackey::import(&perf, &live, &output, format);
+        return perf_lackey::import(&perf, &live, &output, &report);
     }
     let kinds: Option<Vec<SourceKind>> = live
         .source
@@ -115,10 +139,10 @@ pub fn run(options: Options) -> Result<(), Failure> {
         })
         .collect();
     match (kinds, live.source.as_slice()) {
-        (Some(kinds), _) => live::run(live, kinds, command, &output, format),
-        (None, [Source::PerfMem]) => perf_lackey::perf_mem(&perf, &live, command, &output, format),
+        (Some(kinds), _) => live::run(live, kinds, command, &output, &report),
+        (None, [Source::PerfMem]) => perf_lackey::perf_mem(&perf, &live, command, &output, &report),
         (None, [Source::Lackey]) if live.pid.is_none() => {
-            perf_lackey::lackey(&live, command, &output, format)
+            perf_lackey::lackey(&live, command, &output, &report)
         }
         (None, [Source::Lackey]) => Err(Failure::usage(anyhow!(
             "lackey runs a program from its start; --pid is for the other sources"
@@ -132,8 +156,15 @@ pub fn run(options: Options) -> Result<(), Failure> {
 /// Failure for an error, and how to fix it.
 pub fn advise(error: CaptureError) -> Failure {
     let advice = match &error {
-        CaptureError::NoCommand | CaptureError::Command { .. } | CaptureError::Caches(_) => {
-            return Failure::usage(error);
+        CaptureError::NoCommand | CaptureError::Caches(_) => return Failure::usage(error),
+        CaptureError::Command { is_there, .. } => {
+            let is_there = *is_there;
+            return Failure::no_program(error, is_there);
+        }
+        // It is there, and the system refuses to run it.
+        CaptureError::Program(source) => {
+            let is_there = source.kind() != std::io::ErrorKind::NotFound;
+            return Failure::no_program(error, is_there);
         }
         CaptureError::NoValgrind => "; install it (apt-get install valgrind)",
         CaptureError::NothingTraced(_) => "; what it said stands above",

@@ -10,10 +10,10 @@ use tiermem_place::capture::{Stop, lackey};
 use tiermem_trace::parse_count;
 use tiermem_trace::recording::Recording;
 
+use super::Report;
 use super::live::{LiveArgs, keep};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::Format;
 use crate::source::CountingBar;
 
 /// What concerns texts of perf.
@@ -40,12 +40,12 @@ fn count(text: &str) -> Result<u64, String> {
 }
 
 /// Makes a recording of texts.
-pub fn import(args: &PerfArgs, live: &LiveArgs, output: &Path, format: Format) -> Result<(), Failure> {
+pub fn import(args: &PerfArgs, live: &LiveArgs, output: &Path, report: &Report) -> Result<(), Failure> {
     let options = import_options(args, live);
     let (stop, bar) = begin();
     let imported = perf_mem::import_with(&args.import, &options, &stop, |bytes, _| bar.set(bytes));
     bar.finish(0);
-    keep(&imported.map_err(advise)?, "end of the text", output, format)
+    keep(&imported.map_err(advise)?, "end of the text", output, report)
 }
 
 /// Records with perf.
@@ -54,7 +54,7 @@ pub fn perf_mem(
     live: &LiveArgs,
     command: Vec<OsString>,
     output: &Path,
-    format: Format,
+    report: &Report,
 ) -> Result<(), Failure> {
     let options = RecordOptions {
         target: live.pid.map_or(perf_mem::Target::Command(command), perf_mem::Target::Process),
@@ -67,18 +67,23 @@ pub fn perf_mem(
     let (stop, bar) = begin();
     let recorded = perf_mem::record(&options, &stop, |bytes, _| bar.set(bytes));
     bar.finish(0);
-    keep(&recorded.map_err(advise)?, "perf", output, format)
+    keep(&recorded.map_err(advise)?, "perf", output, report)
 }
 
 /// Records every access under Valgrind.
-pub fn lackey(live: &LiveArgs, command: Vec<OsString>, output: &Path, format: Format) -> Result<(), Failure> {
+pub fn lackey(
+    live: &LiveArgs,
+    command: Vec<OsString>,
+    output: &Path,
+    report: &Report,
+) -> Result<(), Failure> {
     let slice_ns = live.slice.as_nanos() as u64;
     let options =
         lackey::Options { command, slice_ns, granule_bytes: live.granule, ..lackey::Options::default() };
     let (stop, bar) = begin();
     let recorded: Result<Recording, _> = lackey::record(&options, &stop, |accesses| bar.set(accesses));
     bar.finish(0);
-    keep(&recorded.map_err(super::advise)?, "valgrind", output, format)
+    keep(&recorded.map_err(super::advise)?, "valgrind", output, report)
 }
 
 fn import_options(args: &PerfArgs, live: &LiveArgs) -> ImportOptions {
@@ -94,8 +99,7 @@ fn import_options(args: &PerfArgs, live: &LiveArgs) -> ImportOptions {
 
 fn begin() -> (Stop, CountingBar) {
     let stop = Stop::default();
-    let stopped = stop.clone();
-    interrupt::then(move || stopped.stop(), interrupt::Second::Ends);
+    interrupt::pass_on(&stop, Stop::stop, interrupt::Second::Ends);
     (stop, CountingBar::new(None))
 }
 

@@ -15,11 +15,11 @@ use tiermem_trace::filter::hierarchy::{Shape, Shapes};
 use tiermem_trace::writer::{self, WriteOptions};
 use tiermem_trace::{Format as TraceFormat, OptionalColumn, OptionalSet};
 
+use super::Report;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::{self, Cell, Format, Rows};
 use crate::print_lines;
-use crate::source::CountingBar;
 use crate::trace::{count, positive_count};
 
 const FIELDS: &[&str] = &[
@@ -116,7 +116,7 @@ pub fn run(
     options: PhysicalArgs,
     command: Vec<OsString>,
     output: &Path,
-    format: Format,
+    report: &Report,
 ) -> Result<(), Failure> {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let write = WriteOptions {
@@ -136,11 +136,8 @@ pub fn run(
     };
     let mut writer = writer::create(output, &write).map_err(Failure::failed)?;
     let stop = Stop::default();
-    let stopped = stop.clone();
-    interrupt::then(move || stopped.stop(), interrupt::Second::Ends);
-    let bar = CountingBar::new(Some(options.transactions));
-    let recorded = physical::record(&what, &mut *writer, &stop, |transactions| bar.set(transactions));
-    bar.finish(0);
+    interrupt::pass_on(&stop, Stop::stop, interrupt::Second::Ends);
+    let recorded = physical::record(&what, &mut *writer, &stop, |_| {});
     let summary = recorded.map_err(super::advise)?;
     writer.finish().map_err(Failure::failed)?;
     if let Err(reason) = &summary.faults {
@@ -149,31 +146,26 @@ pub fn run(
              run as root, or lower kernel.perf_event_paranoid"
         );
     }
-    let printed = match format {
-        Format::Table => print_table(&summary),
-        format => output::print_rows(format, &rows(&summary)),
-    };
-    printed.map_err(|error| Failure::writing("the summary", error))?;
+    let written = report.destination.open().and_then(|mut out| match report.format {
+        Format::Table => write_table(&mut out, &summary),
+        format => output::write_rows(&mut out, format, &rows(&summary)),
+    });
+    written.map_err(|error| Failure::writing("the report", error))?;
     died(&summary.ending)
 }
 
 /// A program that was killed was not recorded as it would have run; what there is of it has been kept.
 fn died(ending: &Ending) -> Result<(), Failure> {
-    let signal = match ending {
-        Ending::TracerDied => SIGILL,
-        Ending::Exited(status) => match status.signal() {
-            Some(signal) => signal,
-            None => return Ok(()),
-        },
+    match ending {
+        Ending::TracerDied => {}
+        Ending::Exited(status) if status.signal() == Some(SIGILL) => {}
+        Ending::Exited(status) => return Failure::of_program(*status),
         Ending::Enough | Ending::Stopped => return Ok(()),
-    };
-    Err(Failure::failed(match signal {
-        SIGILL => anyhow!(
-            "Valgrind could not go on, most likely at an instruction that it does not know, such as AVX-512 (the trace ends \
-             there); build the program for x86-64-v3 at most (-march=x86-64-v3, RUSTFLAGS=-Ctarget-cpu=x86-64-v3)"
-        ),
-        signal => anyhow!("the program was ended by signal {signal}; the trace ends there"),
-    }))
+    }
+    Err(Failure::failed(anyhow!(
+        "Valgrind could not go on, most likely at an instruction that it does not know, such as AVX-512 (the trace ends \
+         there); build the program for x86-64-v3 at most (-march=x86-64-v3, RUSTFLAGS=-Ctarget-cpu=x86-64-v3)"
+    )))
 }
 
 fn ended(ending: &Ending) -> String {
@@ -214,8 +206,7 @@ fn rows(summary: &Summary) -> Rows {
     Rows { fields: FIELDS, rows: vec![row] }
 }
 
-fn print_table(summary: &Summary) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+fn write_table(mut out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     let pages = &summary.pages;
     let mut line =
         |name: &str, value: String, remark: String| print_lines::line(&mut out, name, value, remark);

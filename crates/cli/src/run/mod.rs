@@ -4,10 +4,12 @@ mod placed;
 mod planned;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
 
+use crate::destination::Destination;
 use crate::failure::Failure;
 use crate::output::Format;
 
@@ -19,9 +21,12 @@ pub struct Options {
     placed: placed::PlaceArgs,
     #[command(flatten)]
     planned: planned::PlanArgs,
-    /// Output format.
+    /// Format of the report.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// Write the report to FILE [default: standard error, after the program's end].
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// The program and its arguments.
     #[arg(value_name = "CMD", required = true, last = true)]
     command: Vec<OsString>,
@@ -29,13 +34,18 @@ pub struct Options {
 
 /// Runs the program.
 pub fn run(options: Options) -> Result<(), Failure> {
-    let Options { placed, planned, format, command } = options;
+    place(options).map_err(Failure::with_program)
+}
+
+fn place(options: Options) -> Result<(), Failure> {
+    let Options { placed, planned, format, report, command } = options;
+    let destination = Destination::of_report(report.as_deref(), true);
     match (&planned.plan, placed.is_by_plan()) {
         (Some(_), false) => Err(Failure::usage(anyhow!("a plan is a placement of its own: --place plan"))),
-        (Some(file), true) => planned::run(&planned, &file.clone(), command, format),
+        (Some(file), true) => planned::run(&planned, file, command, format, &destination),
         (None, _) if placed.names_plan() => {
             Err(Failure::usage(anyhow!("--place plan needs the plan: --plan PLAN, made by `tiermem plan`")))
         }
-        (None, _) => placed::run(placed, command, format),
+        (None, _) => placed::run(placed, command, format, &destination),
     }
 }

@@ -1,6 +1,7 @@
 //! Runs under the placements that need no plan, one or several side by side.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitStatus;
 use std::str::FromStr;
 
@@ -15,9 +16,9 @@ use tiermem_place::run::welch::{self, Sample};
 use tiermem_place::run::{Cold, RunError};
 use tiermem_sys::numa::{self, Topology};
 
+use crate::destination::Destination;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
-use crate::source::CountingBar;
 use crate::{interrupt, record};
 
 /// How it is used, and the fields of the report.
@@ -30,8 +31,12 @@ Examples:
 
 Placements: local (the nodes of the program's processors), remote (the nearest other node), interleave (all nodes in turn),
 weighted=3:1 (nodes in turn by weight, in the order of their numbers; sets the machine's weights during the run; needs root),
-default (the kernel's own), plan (see --plan). The program's output goes to standard error. Ctrl-C ends the program and reports
-the finished runs. Exit code 1 if the program fails or is stopped.
+default (the kernel's own), plan (see --plan).
+
+The program runs as without tiermem: its input, output, terminal and exit code are its own. The report comes after its end, on standard
+error or in the file of --report. Signals are passed on to the program; after one, no further run begins, and the finished ones are
+reported. A second signal ends the program. Exit code: the program's, or 128 and the signal that ended it; 125 if tiermem itself fails, 126
+if the program cannot be run, 127 if there is none.
 
 Fields of the report without a plan:
   start                  warm or cold
@@ -154,7 +159,12 @@ struct Arrays {
 }
 
 /// Runs the program, as often and under as many placements as was asked for, and reports.
-pub fn run(args: PlaceArgs, command: Vec<OsString>, format: Format) -> Result<(), Failure> {
+pub fn run(
+    args: PlaceArgs,
+    command: Vec<OsString>,
+    format: Format,
+    destination: &Destination,
+) -> Result<(), Failure> {
     let strategies = args.strategies();
     if (1..strategies.len()).any(|at| strategies[..at].contains(&strategies[at])) {
         return Err(Failure::usage(anyhow!("--compare names a placement twice")));
@@ -184,11 +194,8 @@ pub fn run(args: PlaceArgs, command: Vec<OsString>, format: Format) -> Result<()
     let warm_up = cold == Some(Cold::Files) || cold.is_none() && trials > 1;
     let options = compare::Options { command, placements, trials, warm_up, cold, cpus };
     let stop = Stop::default();
-    let stopped = stop.clone();
-    interrupt::then(move || stopped.stop(), interrupt::Second::Waits);
-    let bar = CountingBar::new(Some(u64::from(trials) * strategies.len() as u64));
-    let compared = compare::compare(&options, &stop, |done| bar.set(done));
-    bar.finish(0);
+    interrupt::pass_on(&stop, Stop::stop, interrupt::Second::EndsProgram);
+    let compared = compare::compare(&options, &stop, |_| {});
     let outcome = compared.map_err(advise)?;
     let mut bandwidths = Vec::new();
     for placement in &options.placements {
@@ -210,13 +217,24 @@ pub fn run(args: PlaceArgs, command: Vec<OsString>, format: Format) -> Result<()
     }
     lists.push(("nodes", node_rows(series)));
     let record = record_row(&options, arrays.as_ref(), &outcome);
-    output::print_record(format, &record, &lists).map_err(|error| Failure::writing("the report", error))?;
+    let written = destination.open().and_then(|mut out| {
+        output::write_record(&mut out, format, &record, &lists)?;
+        out.flush()
+    });
+    written.map_err(|error| Failure::writing("the report", error))?;
     match outcome {
         Outcome { failed: Some((strategy, status)), .. } => {
-            Err(Failure::failed(anyhow!("the program failed under the placement {strategy}: {status}")))
+            if is_comparison || trials > 1 {
+                eprintln!("tiermem: the program failed under the placement {strategy}: {status}");
+            }
+            Failure::of_program(status)
         }
-        Outcome { stopped: true, .. } => {
+        Outcome { stopped: Some(status), .. } if status.success() => {
             Err(Failure::failed(anyhow!("stopped before the last trial had ended")))
+        }
+        Outcome { stopped: Some(status), .. } => {
+            eprintln!("tiermem: stopped before the last trial had ended");
+            Failure::of_program(status)
         }
         _ => Ok(()),
     }
@@ -255,8 +273,8 @@ fn record_row(options: &compare::Options, arrays: Option<&Arrays>, outcome: &Out
         arrays.map_or(Cell::Number(f64::NAN, 0), |arrays| Cell::Count(arrays.bytes)),
         Cell::Number(arrays.and_then(|arrays| arrays.caches).unwrap_or(f64::NAN), 2),
         Cell::Text(match outcome.stopped {
-            true => "stopped".to_owned(),
-            false => failed.or(last).as_ref().map_or_else(String::new, ExitStatus::to_string),
+            Some(_) => "stopped".to_owned(),
+            None => failed.or(last).as_ref().map_or_else(String::new, ExitStatus::to_string),
         }),
     ];
     Rows { fields: RECORD, rows: vec![row] }

@@ -13,9 +13,9 @@ use tiermem_place::capture::Stop;
 use tiermem_place::capture::live::{self, Ending, SourceKind, Target};
 use tiermem_place::migrate::{self, Placement, Report};
 
+use crate::destination::Destination;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
-use crate::source::CountingBar;
 use crate::{interrupt, numa_nodes, plan, print_lines, record};
 
 /// Fields of the report.
@@ -98,7 +98,13 @@ fn nodes_of(args: &PlanArgs) -> Result<[u32; 2], Failure> {
 }
 
 /// Runs the program under the plan and reports.
-pub fn run(args: &PlanArgs, file: &Path, command: Vec<OsString>, format: Format) -> Result<(), Failure> {
+pub fn run(
+    args: &PlanArgs,
+    file: &Path,
+    command: Vec<OsString>,
+    format: Format,
+    destination: &Destination,
+) -> Result<(), Failure> {
     let plan = plan::read(file)?;
     let [fast_node, slow_node] = nodes_of(args)?;
     let options = migrate::Options {
@@ -111,7 +117,7 @@ pub fn run(args: &PlanArgs, file: &Path, command: Vec<OsString>, format: Format)
             every_page: false,
             tell_mappings: true,
             small_pages: false,
-            preload: record::preload(),
+            agent: true,
             duration: None,
         },
         placement: match args.follow {
@@ -125,11 +131,13 @@ pub fn run(args: &PlanArgs, file: &Path, command: Vec<OsString>, format: Format)
         plan,
     };
     let stop = Stop::default();
-    let stopped = stop.clone();
-    interrupt::then(move || stopped.stop(), interrupt::Second::Waits);
-    let bar = CountingBar::new(None);
-    let ran = migrate::run(&options, &stop, |slices| bar.set(slices));
-    bar.finish(0);
+    // A signal is the program's; the run ends with it.
+    interrupt::pass_on(&stop, |_| {}, interrupt::Second::EndsProgram);
+    let ran = migrate::run(&options, &stop, |_| {});
+    if ran.is_err() {
+        // It goes on as the kernel places it, and what is said of us comes after its end.
+        let _ = stop.wait_for_program();
+    }
     let report = ran.map_err(|failure| match failure {
         migrate::Failure::Capture(error) => record::advise(error),
         migrate::Failure::Misfit(misfit) => Failure::failed(anyhow!(
@@ -144,15 +152,13 @@ pub fn run(args: &PlanArgs, file: &Path, command: Vec<OsString>, format: Format)
     if let Some(reason) = &report.not_measured {
         eprintln!("tiermem: first touch was not measured: {reason}");
     }
-    let printed = match format {
-        Format::Table => print_table(&report, &options.plan),
-        format => output::print_rows(format, &rows(&report, &options.plan)),
-    };
-    printed.map_err(|error| Failure::writing("the report", error))?;
+    let written = destination.open().and_then(|mut out| match format {
+        Format::Table => write_table(&mut out, &report, &options.plan),
+        format => output::write_rows(&mut out, format, &rows(&report, &options.plan)),
+    });
+    written.map_err(|error| Failure::writing("the report", error))?;
     match report.ending {
-        Some(Ending::Exited(status)) if !status.success() => {
-            Err(Failure::failed(anyhow!("the program ended with {status}")))
-        }
+        Some(Ending::Exited(status)) => Failure::of_program(status),
         _ => Ok(()),
     }
 }
@@ -181,8 +187,7 @@ fn rows(report: &Report, plan: &Plan) -> Rows {
     Rows { fields: FIELDS, rows: vec![row] }
 }
 
-fn print_table(report: &Report, plan: &Plan) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+fn write_table(mut out: &mut impl Write, report: &Report, plan: &Plan) -> io::Result<()> {
     let mut line =
         |name: &str, value: String, remark: String| print_lines::line(&mut out, name, value, remark);
     let percent = |share: f64| format!("{:.1}%", share * 100.0);

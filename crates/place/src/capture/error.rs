@@ -18,6 +18,8 @@ pub enum CaptureError {
         command: PathBuf,
         /// What is wrong with it.
         reason: String,
+        /// Whether there is something of that name.
+        is_there: bool,
     },
     /// Valgrind is not installed.
     #[error("there is no `valgrind` in PATH")]
@@ -51,9 +53,6 @@ pub enum CaptureError {
     /// The program's end could not be waited for.
     #[error("cannot wait for the end of the program: {0}")]
     Wait(io::Error),
-    /// The socket for the agent could not be opened.
-    #[error("cannot open a socket for the agent in the program: {0}")]
-    Agent(io::Error),
     /// The program could not be started.
     #[error("cannot start the program: {0}")]
     Program(io::Error),

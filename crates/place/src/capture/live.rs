@@ -165,6 +165,16 @@ fn samples_of(located: Vec<Located>, regions: &[Region], places: &[u32]) -> Vec<
 /// Notes for the reader of the recording.
 fn notes(observer: &Observer<'_>, options: &Options, slices: usize) -> Vec<String> {
     let mut notes = observer.notes.clone();
+    match observer.begun_anew.as_slice() {
+        [] => {}
+        [slice] => notes.push(format!("the process began another program in slice {slice}")),
+        [.., last] => {
+            let times = observer.begun_anew.len();
+            notes.push(format!(
+                "the process began another program {times} times, the last time in slice {last}"
+            ));
+        }
+    }
     if let Some(closer) = options.closer.as_ref().filter(|_| !observer.closer_found) {
         let mut files: Vec<&str> = observer.lines.iter().filter_map(|line| line.path.as_deref()).collect();
         files.dedup();
@@ -173,10 +183,6 @@ fn notes(observer: &Observer<'_>, options: &Options, slices: usize) -> Vec<Strin
             closer.name,
             files.join(", ")
         ));
-    }
-    if !observer.others.is_empty() {
-        let others = observer.others.len();
-        notes.push(format!("{others} other processes that the program started were not recorded"));
     }
     if observer.late > 0 {
         let late = observer.late;

@@ -1,30 +1,28 @@
 //! Observer of a running program, slice by slice: shared by recording it and by placing its memory.
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tiermem_sys::affinity::Precedence;
-use tiermem_sys::agent::{self, Agent, Listener};
+use tiermem_sys::agent::{self, Agent, NoAgent};
 use tiermem_sys::cpu_time;
 use tiermem_sys::perf::MappingWatch;
 use tiermem_sys::pidfd::{PidFd, Woken};
 use tiermem_trace::recording::{Executable, Source as SourceInfo};
 
 use super::maps::{self, MapLine};
-use super::options::{Closer, Ending, Options, Target};
+use super::options::{Closer, Ending, Options, SourceKind, Target};
 use super::program::{self, Program};
 use super::regions::Regions;
 use super::sampling::{Granules, Seen, Shape, Source};
 use super::{CaptureError, Stop, build_id};
 
-/// Longest time until the agent in a program has begun; a statically linked program never has one.
-const AGENT_PATIENCE: Duration = Duration::from_millis(500);
 /// The system's error for a process that has ended (`ESRCH`).
 const NO_PROCESS: i32 = 3;
+/// So long, in so many moments, a process is waited for that has no memory as it is about to begin another program.
+const MOMENTS: u32 = 100;
+const MOMENT: Duration = Duration::from_millis(1);
 /// The shortest window is such a part of a slice, or as long as looking takes.
 const SHORTEST_WINDOW: u32 = 64;
 /// Looking again, for another window, takes such a part of a slice at most: the kernel goes through all page tables for it, and what
@@ -43,42 +41,32 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn begin(options: &Options, listener: &Listener, stop: &Stop) -> Result<Self, CaptureError> {
+    /// Starts it, or opens it; with its agent, if it has one, or the reason why it has none.
+    fn begin(options: &Options, stop: &Stop) -> Result<(Self, Option<Result<Agent, NoAgent>>), CaptureError> {
         let children_before = cpu_time::children_spent();
-        let (pid, program) = match &options.target {
-            Target::Process(pid) => (*pid, None),
+        let (pid, program, agent) = match &options.target {
+            Target::Process(pid) => (*pid, None, None),
             Target::Command(words) => {
-                let (file, arguments) = program::resolve(words)?;
-                let mut command = Command::new(file);
-                command.args(arguments);
-                if let Some(library) = &options.preload {
-                    let mut libraries = OsString::from(library);
-                    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-                        libraries.push(":");
-                        libraries.push(others);
-                    }
-                    command.env("LD_PRELOAD", libraries).env(agent::SOCKET_VARIABLE, listener.name());
-                }
+                let mut command = program::command(words)?;
                 if options.small_pages {
                     tiermem_sys::child::without_huge_pages(&mut command);
                 }
-                let program = Program::start(command, stop).map_err(CaptureError::Program)?;
-                (program.pid(), Some(program))
+                let started = Program::start(command, stop, options.agent).map_err(CaptureError::Program)?;
+                let (program, agent) = started;
+                (program.pid(), Some(program), agent)
             }
         };
         let watch = PidFd::open(pid).map_err(|_| CaptureError::NoProcess(pid))?;
-        Ok(Process { pid, watch, program, children_before })
+        Ok((Process { pid, watch, program, children_before }, agent))
     }
 
+    /// How it ended, if it did; else it goes on, and can be waited for if it was started here.
     pub fn finish(&mut self, ended: bool) -> Result<Ending, CaptureError> {
-        let Some(program) = &mut self.program else {
-            return Ok(if ended { Ending::Gone } else { Ending::Stopped });
-        };
-        if !ended {
-            program.end();
+        match self.program.as_mut().filter(|_| ended) {
+            Some(program) => program.wait().map(Ending::Exited).map_err(CaptureError::Wait),
+            None if ended => Ok(Ending::Gone),
+            None => Ok(Ending::Stopped),
         }
-        let status = program.wait().map_err(CaptureError::Wait)?;
-        Ok(if ended { Ending::Exited(status) } else { Ending::Stopped })
     }
 }
 
@@ -113,14 +101,11 @@ pub(crate) struct Looked {
 /// What looks at a program.
 pub(crate) struct Observer<'a> {
     options: &'a Options,
-    listener: Listener,
     /// The program.
     pub process: Process,
     /// The agent within it, if there is one.
     pub agent: Option<Agent>,
     agent_cpu: Duration,
-    /// Other processes that agents have told of.
-    pub others: BTreeSet<u32>,
     sources: Vec<Box<dyn Source>>,
     /// Facts about the sources.
     pub infos: Vec<SourceInfo>,
@@ -150,6 +135,10 @@ pub(crate) struct Observer<'a> {
     pub windows: u32,
     /// Notes for the user.
     pub notes: Vec<String>,
+    /// Whether the process has left the address space that its agent was in.
+    has_left: bool,
+    /// The slices in which the process began another program.
+    pub begun_anew: Vec<u32>,
     mappings: Option<MappingWatch>,
     _precedence: Option<Precedence>,
 }
@@ -158,20 +147,17 @@ impl<'a> Observer<'a> {
     /// Starts the program, or attaches to it.
     pub fn begin(options: &'a Options, stop: &Stop) -> Result<Self, CaptureError> {
         options.check()?;
-        let listener = Listener::open().map_err(CaptureError::Agent)?;
         // Programs map and touch memory within their first thousandths of a second.
         let mappings = options.tell_mappings.then(MappingWatch::before_start).transpose();
-        let process = Process::begin(options, &listener, stop)?;
+        let (process, agent) = Process::begin(options, stop)?;
         // A recorder that has to wait for a processor sees long windows alone, in which all hot granules are alike. The program,
         // which was started before, has its own priority.
         let precedence = Precedence::take();
         let mut observer = Observer {
             options,
-            listener,
             process,
             agent: None,
             agent_cpu: Duration::ZERO,
-            others: BTreeSet::new(),
             sources: Vec::new(),
             infos: Vec::new(),
             regions: Regions::default(),
@@ -187,6 +173,8 @@ impl<'a> Observer<'a> {
             long_windows: 0,
             windows: 0,
             notes: Vec::new(),
+            has_left: false,
+            begun_anew: Vec::new(),
             mappings: None,
             _precedence: precedence,
         };
@@ -197,16 +185,8 @@ impl<'a> Observer<'a> {
                  kernel.perf_event_paranoid of 2 or CAP_PERFMON allows it"
             )),
         }
+        observer.take_agent(agent);
         observer.open_sources()?;
-        if options.preload.is_some() && matches!(options.target, Target::Command(_)) {
-            let begun = Instant::now();
-            while observer.agent.is_none() && begun.elapsed() < AGENT_PATIENCE {
-                observer.meet();
-                if observer.process.watch.wait(Duration::from_micros(200)) {
-                    break;
-                }
-            }
-        }
         observer.next = Instant::now();
         Ok(observer)
     }
@@ -219,7 +199,7 @@ impl<'a> Observer<'a> {
     fn open_sources(&mut self) -> Result<(), CaptureError> {
         self.end_sources();
         for kind in &self.options.sources {
-            let source = kind.open(self.process.pid, self.options).map_err(|source| match source.kind() {
+            let source = self.open(*kind).map_err(|source| match source.kind() {
                 // It may have ended before it could be looked at.
                 _ if source.raw_os_error() == Some(NO_PROCESS) && self.process.program.is_some() => {
                     CaptureError::NothingSeen { milliseconds: self.next.elapsed().as_millis() }
@@ -238,6 +218,20 @@ impl<'a> Observer<'a> {
         Ok(())
     }
 
+    /// Opens a source. A process that is about to begin another program has no memory for a moment.
+    fn open(&self, kind: SourceKind) -> io::Result<Box<dyn Source>> {
+        let mut opened = kind.open(self.process.pid, self.options);
+        for _ in 0..MOMENTS {
+            if !matches!(&opened, Err(error) if error.raw_os_error() == Some(NO_PROCESS))
+                || self.process.watch.wait(MOMENT)
+            {
+                break;
+            }
+            opened = kind.open(self.process.pid, self.options);
+        }
+        opened
+    }
+
     /// Ends the sources, and takes in what they have to say.
     pub fn end_sources(&mut self) {
         for mut source in self.sources.drain(..) {
@@ -250,24 +244,46 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// Takes in agents that have connected: the program's own, or that of one which it has started.
-    fn meet(&mut self) {
-        for agent in self.listener.accept() {
-            if agent.pid() == self.process.pid {
-                self.agent_cpu += self.agent.as_ref().map_or(Duration::ZERO, |agent| agent.spent().cpu);
-                self.agent = Some(agent);
-            } else {
-                self.others.insert(agent.pid());
+    /// Takes in the agent of the program, or says why there is none.
+    fn take_agent(&mut self, agent: Option<Result<Agent, NoAgent>>) {
+        match agent {
+            Some(Ok(agent)) => self.agent = Some(agent),
+            Some(Err(reason)) => {
+                let note = format!("there is no agent in the program: {reason}");
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
             }
+            None => {}
+        }
+    }
+
+    /// Drops the agent once its address space is the program's no more, which keeps that from being given back.
+    fn let_agent_go(&mut self) {
+        agent::leave_late();
+        if self.agent.as_ref().is_some_and(|agent| agent.is_in() == Some(false)) {
+            self.agent_cpu = self.agent_cpu();
+            self.agent = None;
+            self.has_left = true;
         }
     }
 
     /// Whether the process has begun another program since the last time, which has an address space of its own.
-    fn has_begun_another(&self) -> bool {
-        self.slices > 0 && {
-            let now = exe_link(self.process.pid);
-            now.is_some_and(|now| now != self.executable.path)
+    fn has_begun_another(&mut self) -> bool {
+        self.let_agent_go();
+        std::mem::take(&mut self.has_left)
+            || self.slices > 0 && exe_link(self.process.pid).is_some_and(|now| now != self.executable.path)
+    }
+
+    /// Begins anew with another program in the same process.
+    fn begin_another(&mut self, slice: u32) -> Result<(), CaptureError> {
+        self.begun_anew.push(slice);
+        self.regions.begin_anew();
+        if self.options.agent && self.process.program.is_some() {
+            let agent = agent::attach(self.process.pid);
+            self.take_agent(Some(agent));
         }
+        self.open_sources()
     }
 
     /// Observes one slice and returns what was seen in it; `None` if the program has no memory any more. If the options
@@ -278,13 +294,11 @@ impl<'a> Observer<'a> {
         mut each: impl FnMut(Piece),
         mapped: &mut dyn FnMut(&mut Self),
     ) -> Result<Option<Looked>, CaptureError> {
-        self.meet();
         let slice = self.slices;
         let begun = Instant::now();
-        if self.has_begun_another() {
-            self.notes.push(format!("the process began another program in slice {slice}"));
-            self.regions.begin_anew();
-            self.open_sources()?;
+        // A process that has ended has no program to begin with.
+        if !self.process.watch.wait(Duration::ZERO) && self.has_begun_another() {
+            self.begin_another(slice)?;
         }
         if !self.look_at_mappings(slice)? {
             return Ok(None);
@@ -340,7 +354,7 @@ impl<'a> Observer<'a> {
             let before = Instant::now();
             self.sources.iter_mut().for_each(|source| drop(source.close_window()));
             self.look = opening + before.elapsed();
-            if ended || stop.is_asked() {
+            if ended || self.has_left || stop.is_asked() {
                 return ended;
             }
             if is_last {
@@ -354,8 +368,8 @@ impl<'a> Observer<'a> {
     /// Waits for this time, or until the process ends or the
     /// recording is asked to stop. Returns whether the process ended.
     fn wait(&mut self, stop: &Stop, wait: Duration, mapped: &mut dyn FnMut(&mut Self)) -> bool {
-        /// Longest delay until a request to stop is noticed.
-        const STEP: Duration = Duration::from_millis(100);
+        /// Longest delay until a request to stop, or the begin of another program, is noticed.
+        const STEP: Duration = Duration::from_millis(20);
         /// A program often makes a mapping by several calls, and unmaps a part of it at once.
         const SETTLING: Duration = Duration::from_micros(300);
         /// A program that maps again and again, little each time, wakes its observer no more often.
@@ -379,7 +393,8 @@ impl<'a> Observer<'a> {
                     self.process.watch.wait(left.min(pause))
                 }
             };
-            if ended || stop.is_asked() || Instant::now() >= until {
+            self.let_agent_go();
+            if ended || self.has_left || stop.is_asked() || Instant::now() >= until {
                 return ended;
             }
         }
@@ -397,22 +412,33 @@ impl<'a> Observer<'a> {
 
     /// Takes in what is mapped now, within a slice; false if the process has no memory any more.
     pub fn look_again(&mut self) -> Result<bool, CaptureError> {
-        self.meet();
         self.look_at_mappings(self.slices)
+    }
+
+    /// The mappings of the process now; none if it has no memory any more.
+    fn mappings(&self) -> Result<Vec<MapLine>, CaptureError> {
+        let path = format!("/proc/{}/maps", self.process.pid);
+        for _ in 0..MOMENTS {
+            // A path may be of any bytes.
+            let text = match fs::read(&path) {
+                Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(CaptureError::NotOurs { pid: self.process.pid, source: error });
+                }
+                Err(_) => String::new(),
+            };
+            let lines =
+                maps::parse(&text).map_err(|reason| CaptureError::Maps { path: path.clone(), reason })?;
+            if !lines.is_empty() || self.process.watch.wait(MOMENT) {
+                return Ok(lines);
+            }
+        }
+        Ok(Vec::new())
     }
 
     /// Takes in what is mapped now; false if the process has no memory any more.
     fn look_at_mappings(&mut self, slice: u32) -> Result<bool, CaptureError> {
-        let path = format!("/proc/{}/maps", self.process.pid);
-        // A path may be of any bytes.
-        let text = match fs::read(&path) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(CaptureError::NotOurs { pid: self.process.pid, source: error });
-            }
-            Err(_) => return Ok(false),
-        };
-        let lines = maps::parse(&text).map_err(|reason| CaptureError::Maps { path, reason })?;
+        let lines = self.mappings()?;
         if lines.is_empty() {
             return Ok(false);
         }

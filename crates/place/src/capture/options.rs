@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -90,9 +89,9 @@ pub struct Options {
     pub small_pages: bool,
     /// Report new mappings of a program started here at once, and not at the next slice: for callers that act on them.
     pub tell_mappings: bool,
-    /// The library with the agent; without it, what needs the agent is left out.
-    pub preload: Option<PathBuf>,
-    /// Stop after this time; a program that was started here is ended then.
+    /// Whether the program gets an agent; without one, what needs it is left out.
+    pub agent: bool,
+    /// Stop after this time; the program goes on.
     pub duration: Option<Duration>,
 }
 
@@ -116,6 +115,6 @@ pub enum Ending {
     Exited(ExitStatus),
     /// A process that was not started here ended.
     Gone,
-    /// The recording was asked to stop, or its time was up.
+    /// The recording was asked to stop, or its time was up; the program goes on.
     Stopped,
 }

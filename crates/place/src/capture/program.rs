@@ -1,38 +1,39 @@
-//! Recorded programs: finding their file, starting them, ending them with all their descendants.
+//! Recorded programs: finding their file, starting them as if nobody were there, and waiting for their end.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tiermem_sys::agent::{self, Agent, NoAgent};
 use tiermem_sys::child::{self, Usage};
+use tiermem_sys::inherited;
 
 use super::CaptureError;
 
 /// Time between checks whether a silent program has ended.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// Asks a recording to stop, from another thread. The program is ended, and what has been recorded is kept.
+/// Asks a recording to stop, from another thread; what has been recorded is kept, and the program goes on.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     asked: AtomicBool,
-    /// The process to end, as long as its number means it: from its start until its end has been waited for.
-    leader: Mutex<Option<u32>>,
+    /// The program that was started here, as long as its number means it: until its end has been waited for.
+    program: Mutex<Option<u32>>,
 }
 
 impl Stop {
     /// Asks for it.
     pub fn stop(&self) {
         self.0.asked.store(true, Relaxed);
-        self.end();
     }
 
     /// Whether it was asked for.
@@ -40,19 +41,43 @@ impl Stop {
         self.0.asked.load(Relaxed)
     }
 
-    /// Ends the program, if it runs.
-    pub(crate) fn end(&self) {
-        if let Some(leader) = *self.leader() {
-            child::end_group(leader);
+    /// Sends the program a signal that was meant for it, if it runs.
+    pub fn pass_on(&self, signal: i32) {
+        if let Some(program) = *self.program() {
+            child::signal(program, signal);
         }
     }
 
-    fn leader(&self) -> MutexGuard<'_, Option<u32>> {
-        self.0.leader.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ends the program and its descendants, if it runs.
+    pub fn end_program(&self) {
+        if let Some(program) = *self.program() {
+            child::end_tree(program);
+        }
+    }
+
+    /// Waits for the end of the program, if it was started here and has not been waited for.
+    ///
+    /// # Errors
+    /// If the system does not let it be waited for.
+    pub fn wait_for_program(&self) -> io::Result<Option<ExitStatus>> {
+        loop {
+            let mut program = self.program();
+            let Some(pid) = *program else { return Ok(None) };
+            if let Some((status, _)) = child::take_end(pid)? {
+                *program = None;
+                return Ok(Some(status));
+            }
+            drop(program);
+            std::thread::sleep(WAIT);
+        }
+    }
+
+    fn program(&self) -> MutexGuard<'_, Option<u32>> {
+        self.0.program.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A program that was started here. Dropped, it is ended.
+/// A program that was started here. Dropped, it goes on.
 #[derive(Debug)]
 pub(crate) struct Program {
     child: Child,
@@ -62,25 +87,19 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts a command as the first of a process group of its own, with this process's standard input unless that is a
-    /// terminal. All that it prints goes to this process's standard error, since standard output has the results of the
-    /// recording.
-    pub fn start(mut command: Command, stop: &Stop) -> io::Result<Self> {
-        command.process_group(0).stdout(io::stderr());
-        child::end_with_parent(&mut command);
-        // A group of its own is no terminal's foreground, so that reading from one would stop it for ever.
-        if io::IsTerminal::is_terminal(&io::stdin()) {
-            command.stdin(Stdio::null());
-        }
-        let mut leader = stop.leader();
-        let child = command.spawn()?;
-        *leader = Some(child.id());
-        drop(leader);
-        let program = Program { child, stop: stop.clone(), end: None };
-        if stop.is_asked() {
-            program.end();
-        }
-        Ok(program)
+    /// Starts a command. It has all that it would have if the user had started it: standard input, output and error, the terminal and its
+    /// process group, signals, environment. With an agent, if it can have one.
+    pub(crate) fn start(
+        mut command: Command,
+        stop: &Stop,
+        with_agent: bool,
+    ) -> io::Result<(Self, Option<Result<Agent, NoAgent>>)> {
+        inherited::pass_on(&mut command);
+        let mut running = stop.program();
+        let started = agent::start(command, with_agent)?;
+        *running = Some(started.child.id());
+        drop(running);
+        Ok((Program { child: started.child, stop: stop.clone(), end: None }, started.agent))
     }
 
     /// The number of its process.
@@ -88,20 +107,15 @@ impl Program {
         self.child.id()
     }
 
-    /// Ends it and all that it has started.
-    pub fn end(&self) {
-        self.stop.end();
-    }
-
     /// Its exit status, if it has ended.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        // Under the lock, so that no other process of the same number is ended once this one has been reaped.
-        let mut leader = self.stop.leader();
+        // Under the lock, so that no other process of the same number gets a signal once this one has been reaped.
+        let mut running = self.stop.program();
         if self.end.is_none() {
             self.end = child::take_end(self.child.id())?;
         }
         if self.end.is_some() {
-            *leader = None;
+            *running = None;
         }
         Ok(self.end.map(|(status, _)| status))
     }
@@ -111,7 +125,7 @@ impl Program {
         self.end.map(|(_, usage)| usage)
     }
 
-    /// Waits for its end, which may take as long as it likes unless it is asked to stop.
+    /// Waits for its end, which may take as long as it likes.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.ended()? {
@@ -122,12 +136,12 @@ impl Program {
     }
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        // After a wait there is no leader, and the second wait gives the same status at once.
-        self.end();
-        let _ = self.wait();
-    }
+/// A command: the file of its first word, under the name that was given, and its arguments.
+pub(crate) fn command(words: &[OsString]) -> Result<Command, CaptureError> {
+    let (file, arguments) = resolve(words)?;
+    let mut command = Command::new(file);
+    command.arg0(&words[0]).args(arguments);
+    Ok(command)
 }
 
 /// The file of a command and its arguments.
@@ -138,15 +152,18 @@ pub(crate) fn resolve(command: &[OsString]) -> Result<(PathBuf, &[OsString]), Ca
 
 /// The file of a command: itself if it has a slash, else the first in PATH.
 fn find_program(command: &Path) -> Result<PathBuf, CaptureError> {
-    let failed =
-        |reason: &str| CaptureError::Command { command: command.to_owned(), reason: reason.to_owned() };
+    let failed = |reason: &str, is_there: bool| CaptureError::Command {
+        command: command.to_owned(),
+        reason: reason.to_owned(),
+        is_there,
+    };
     let is_path = command.as_os_str().as_encoded_bytes().contains(&b'/');
     if !is_path {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut found = std::env::split_paths(&path).map(|folder| folder.join(command));
-        return found.find(|file| runnable(file).is_ok()).ok_or_else(|| failed("it is not in PATH"));
+        return found.find(|file| runnable(file).is_ok()).ok_or_else(|| failed("it is not in PATH", false));
     }
-    runnable(command).map_err(|reason| failed(&reason))?;
+    runnable(command).map_err(|reason| failed(&reason, command.exists()))?;
     Ok(command.to_owned())
 }
 
@@ -186,11 +203,25 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_was_asked_to_stop_before_it_began_ends() {
+    fn a_program_gets_the_name_that_it_was_called_by() {
+        let words: Vec<OsString> = ["sh", "-c", "test $0 = sh"].map(OsString::from).to_vec();
+        let (mut program, agent) = Program::start(command(&words).unwrap(), &Stop::default(), false).unwrap();
+        assert!(program.wait().unwrap().success() && agent.is_none());
+    }
+
+    #[test]
+    fn a_signal_for_the_program_reaches_it() {
         let stop = Stop::default();
-        stop.stop();
         let mut command = Command::new("sleep");
         command.arg("1000");
-        assert!(!Program::start(command, &stop).unwrap().wait().unwrap().success());
+        let (mut program, _) = Program::start(command, &stop, false).unwrap();
+        stop.stop();
+        assert!(program.ended().unwrap().is_none(), "asking to stop is about the recording");
+        stop.pass_on(15);
+        let status = program.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
+        // It has gone.
+        stop.pass_on(15);
+        stop.end_program();
     }
 }

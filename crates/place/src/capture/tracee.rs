@@ -53,7 +53,7 @@ impl Tracee {
         // What the user has set for other tools of Valgrind's does not belong here.
         valgrind.env_remove("VALGRIND_OPTS");
         valgrind.arg(program).args(arguments);
-        let program = Program::start(valgrind, stop).map_err(|error| match error.kind() {
+        let (program, _) = Program::start(valgrind, stop, false).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => CaptureError::NoValgrind,
             _ => CaptureError::Start(error),
         })?;
@@ -85,7 +85,7 @@ impl Tracee {
     /// Without a single access, unless it was asked to stop, and if it cannot be waited for.
     pub fn finish(mut self, ends: bool, has_traced: bool, stop: &Stop) -> Result<ExitStatus, CaptureError> {
         if ends || self.tracer_died || stop.is_asked() {
-            self.program.end();
+            stop.end_program();
         }
         let status = self.program.wait().map_err(CaptureError::Wait)?;
         if !has_traced && !stop.is_asked() {

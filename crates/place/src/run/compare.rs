@@ -77,8 +77,8 @@ pub struct Outcome {
     /// A trial in which the program failed, which ended the comparison; what it took is not among the others. Of a single run
     /// it is.
     pub failed: Option<(Strategy, ExitStatus)>,
-    /// Whether it was asked to stop; the trial in progress was ended and is not among the others.
-    pub stopped: bool,
+    /// How the trial in progress ended when it was asked to stop; it is not among the others.
+    pub stopped: Option<ExitStatus>,
 }
 
 /// Placements of the strategies on this machine, for a program on these processors.
@@ -132,7 +132,7 @@ pub fn usable_cpus(asked: Option<&[u32]>) -> Result<Vec<u32>, RunError> {
 pub fn compare(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Result<Outcome, RunError> {
     let series = |placement: &Placement| Series { placement: placement.clone(), trials: Vec::new() };
     let mut outcome =
-        Outcome { series: options.placements.iter().map(series).collect(), failed: None, stopped: false };
+        Outcome { series: options.placements.iter().map(series).collect(), failed: None, stopped: None };
     let mut runner = Runner::new(&options.command, &options.cpus)?;
     if options.warm_up {
         let placement = Placement::default_on(&Topology::read());
@@ -145,7 +145,7 @@ pub fn compare(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) ->
         // Each begins a round in turn, so that none always comes behind the same other.
         for at in 0..outcome.series.len() {
             let at = (at + round) % outcome.series.len();
-            if outcome.stopped || outcome.failed.is_some() {
+            if outcome.stopped.is_some() || outcome.failed.is_some() {
                 return Ok(outcome);
             }
             let placement = outcome.series[at].placement.clone();
@@ -163,11 +163,11 @@ pub fn compare(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) ->
 impl Outcome {
     /// Whether a run is the last one, since it failed or was ended.
     fn ends(&mut self, strategy: &Strategy, trial: &Trial, stop: &Stop) -> bool {
-        self.stopped = stop.is_asked();
-        if !self.stopped && !trial.status.success() {
+        self.stopped = stop.is_asked().then_some(trial.status);
+        if self.stopped.is_none() && !trial.status.success() {
             self.failed = Some((strategy.clone(), trial.status));
         }
-        self.stopped || self.failed.is_some()
+        self.stopped.is_some() || self.failed.is_some()
     }
 }
 
@@ -192,7 +192,7 @@ mod tests {
             compare(&options(&["sh", "-c", &script], &default, 3), &Stop::default(), |done| told.push(done));
         let outcome = compared.unwrap();
         let counts: Vec<_> = outcome.series.iter().map(|series| series.trials.len()).collect();
-        assert_eq!((counts, outcome.failed, outcome.stopped), (vec![3, 3], None, false));
+        assert_eq!((counts, outcome.failed, outcome.stopped), (vec![3, 3], None, None));
         assert_eq!(told, [1, 2, 3, 4, 5, 6]);
         // One more than the trials: the one that warms.
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 7);
@@ -223,7 +223,7 @@ mod tests {
             }
         });
         let outcome = outcome.unwrap();
-        assert!(outcome.stopped && outcome.failed.is_none());
+        assert!(outcome.stopped.is_some() && outcome.failed.is_none());
         assert_eq!(outcome.series[0].trials.len(), 2);
     }
 

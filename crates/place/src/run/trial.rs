@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use tiermem_sys::child::Usage;
@@ -52,8 +52,7 @@ pub struct Trial {
 /// What is run, and on which processors.
 #[derive(Clone, Debug)]
 pub(super) struct Runner {
-    file: PathBuf,
-    arguments: Vec<OsString>,
+    command: Vec<OsString>,
     cpus: Vec<u32>,
     /// The files that it has mapped in the runs so far.
     pub files: BTreeSet<PathBuf>,
@@ -62,9 +61,8 @@ pub(super) struct Runner {
 impl Runner {
     /// Finds the program.
     pub fn new(command: &[OsString], cpus: &[u32]) -> Result<Self, RunError> {
-        let (file, arguments) = program::resolve(command)?;
-        let files = BTreeSet::from([file.clone()]);
-        Ok(Runner { file, arguments: arguments.to_vec(), cpus: cpus.to_vec(), files })
+        let (file, _) = program::resolve(command)?;
+        Ok(Runner { command: command.to_vec(), cpus: cpus.to_vec(), files: BTreeSet::from([file]) })
     }
 
     /// Runs it once.
@@ -76,8 +74,7 @@ impl Runner {
         if let Some(cold) = cold {
             self.cool(cold)?;
         }
-        let mut command = Command::new(&self.file);
-        command.args(&self.arguments);
+        let mut command = program::command(&self.command)?;
         let failed = |source| RunError::Cpus { cpus: self.cpus.clone(), source };
         affinity::pin_child(&mut command, &self.cpus).map_err(failed)?;
         // A kernel without nodes places memory by default, and refuses even that.
@@ -87,7 +84,7 @@ impl Runner {
             numa::set_child_policy(&mut command, &placement.policy).map_err(refused)?;
         }
         let begun = Instant::now();
-        let mut program = Program::start(command, stop).map_err(CaptureError::Program)?;
+        let (mut program, _) = Program::start(command, stop, false).map_err(CaptureError::Program)?;
         let watch = PidFd::open(program.pid()).map_err(CaptureError::Program)?;
         let mut looks = Looks::new(begun);
         while !watch.wait(looks.next.saturating_duration_since(Instant::now())) {

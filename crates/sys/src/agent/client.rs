@@ -1,19 +1,24 @@
-//! Client of the agent: the side of the process that observes or places the program's memory.
+//! Requests to an agent, by the process that observes or places a program's memory.
 
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::net::sockopt;
-
-use super::protocol::{Advice, Call, Policy, REPLY_BYTES, Reply, Request};
+use super::batch::{Batch, Place};
+use super::calls;
+use super::locks::{Locks, Refused};
+use super::program::{Memory, share_memory};
 use super::runs::Draw;
+use super::traced::{Call, Traced};
+use crate::cpu_time::spent_by_thread;
+use crate::pidfd::PidFd;
+use crate::userfaultfd::{Features, Modes, Options, Userfault};
 
-/// How long an agent may take for one request: splitting many gigabytes takes tens of milliseconds, and a program that is
-/// stopped (SIGSTOP) does not answer at all.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The largest node of a mask.
+const NODE_BITS: u64 = 64;
+/// For faults of the program alone, which takes no right: protection that the kernel lifts by itself stops no thread, so it does not
+/// matter which mode the faults come from.
+const USER_MODE_ONLY: libc::c_int = 1;
 
 /// Why an agent did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +26,7 @@ pub enum AgentError {
     /// The kernel refused.
     #[error("the kernel refused: {0}")]
     Refused(io::Error),
-    /// The program has gone, has begun another one, or is stopped.
+    /// The agent has been ended, or its address space is no program's any more.
     #[error("the agent in the program does not answer: {0}")]
     Lost(io::Error),
 }
@@ -58,55 +63,31 @@ pub enum LockError {
     },
 }
 
-/// Where agents connect to.
-#[derive(Debug)]
-pub struct Listener {
-    listener: UnixListener,
-    name: String,
+/// Advice about a range of memory that a process can only give itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Advice {
+    /// Huge pages may be used here.
+    HugePages = libc::MADV_HUGEPAGE,
+    /// No new huge pages here.
+    SmallPages = libc::MADV_NOHUGEPAGE,
 }
 
-impl Listener {
-    /// Opens a socket with a unique name.
-    pub fn open() -> io::Result<Self> {
-        let mut number = 0;
-        loop {
-            let name = format!("tiermem-{}-{number}", std::process::id());
-            let address = SocketAddr::from_abstract_name(name.as_bytes())?;
-            match UnixListener::bind_addr(&address) {
-                Ok(listener) => {
-                    listener.set_nonblocking(true)?;
-                    return Ok(Listener { listener, name });
-                }
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && number < 10_000 => number += 1,
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// The value for [`super::SOCKET_VARIABLE`].
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The agents that have connected since the last call.
-    pub fn accept(&self) -> Vec<Agent> {
-        let mut agents = Vec::new();
-        while let Ok((stream, _)) = self.listener.accept() {
-            let pid = sockopt::socket_peercred(stream.as_fd()).ok();
-            let patient = stream
-                .set_nonblocking(false)
-                .and_then(|()| stream.set_read_timeout(Some(PATIENCE)))
-                .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-            if let (Some(credentials), Ok(())) = (pid, patient) {
-                let pid = credentials.pid.as_raw_nonzero().get().unsigned_abs();
-                agents.push(Agent { stream, pid, spent: Spent::default() });
-            }
-        }
-        agents
-    }
+/// The nodes from which a range takes its pages that it has not touched yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Policy {
+    /// As the process does.
+    Default = 0,
+    /// From these if they have room (the first of them, on kernels before 5.15).
+    Preferred = 5,
+    /// From these alone.
+    Bind = 2,
+    /// From each in turn.
+    Interleave = 3,
 }
 
-/// The cost of an agent to its program.
+/// The cost of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Requests.
@@ -115,32 +96,65 @@ pub struct Spent {
     pub cpu: Duration,
 }
 
-/// An agent within a program.
+/// An agent in a program's address space. Dropped, it gives back what it has locked, makes the program's mappings whole again, and ends.
 #[derive(Debug)]
 pub struct Agent {
-    stream: UnixStream,
-    pid: u32,
-    spent: Spent,
+    program: u32,
+    /// `None` once it has ended.
+    traced: Option<Traced>,
+    memory: Memory,
+    instruction: u64,
+    requests: u64,
+    cpu: Duration,
+    watch: Option<Userfault>,
+    locks: Locks,
+    /// Ranges of which mappings were made.
+    divided: Vec<(u64, u64)>,
 }
 
 impl Agent {
-    /// A client of a socket whose other end is [`super::serve`]d by this process itself.
-    pub fn of(stream: UnixStream) -> Self {
-        Agent { stream, pid: std::process::id(), spent: Spent::default() }
+    pub(super) fn new(program: u32, traced: Traced, memory: Memory, instruction: u64) -> Self {
+        Agent {
+            program,
+            traced: Some(traced),
+            memory,
+            instruction,
+            requests: 0,
+            cpu: Duration::ZERO,
+            watch: None,
+            locks: Locks::default(),
+            divided: Vec::new(),
+        }
     }
 
     /// The process that it is in.
     pub fn pid(&self) -> u32 {
-        self.pid
+        self.program
     }
 
     /// The cost so far.
     pub fn spent(&self) -> Spent {
-        self.spent
+        let traced = self.traced.as_ref().and_then(|it| u32::try_from(it.pid()).ok());
+        let cpu = traced.and_then(spent_by_thread).unwrap_or(self.cpu);
+        Spent { requests: self.requests, cpu }
+    }
+
+    /// Whether its address space is that of its program, which may have ended or begun another program. `None` where the kernel does not
+    /// tell (`kcmp`).
+    pub fn is_in(&self) -> Option<bool> {
+        let agent = self.traced.as_ref()?.pid();
+        match share_memory(agent, self.program as libc::pid_t) {
+            Ok(is) => Some(is),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Some(false),
+            Err(_) => None,
+        }
     }
 
     /// Makes every granule of a range a mapping of its own, so that what the kernel tells of mappings it tells of
     /// granules. Granules are counted from `origin`. Returns how many were set apart, half of all.
+    ///
+    /// # Errors
+    /// [`AgentError::Refused`] for a granule that is none, or if the program may have no more mappings.
     pub fn split(
         &mut self,
         address: u64,
@@ -148,41 +162,99 @@ impl Agent {
         granule_bytes: u64,
         origin: u64,
     ) -> Result<u64, AgentError> {
-        self.call(Call::Split, address, bytes, granule_bytes, origin)
+        let batch = calls::split(address, bytes, granule_bytes, origin).map_err(AgentError::Refused)?;
+        self.divide(address, bytes, &batch)
     }
 
     /// Makes a mapping of each run that is drawn of a range, and of what lies between; what was split before is not any more.
     /// Returns how many runs there are; what is not mapped has none.
+    ///
+    /// # Errors
+    /// As of [`Agent::split`].
     pub fn mark(&mut self, address: u64, bytes: u64, draw: Draw) -> Result<u64, AgentError> {
-        self.ask(Request {
-            call: Call::Mark as u64,
-            address,
-            bytes,
-            detail: draw.granule_bytes,
-            nodes: draw.origin,
-            run_bytes: draw.run_bytes,
-            seed: draw.seed,
-        })
+        let batch = calls::mark(address, bytes, draw).map_err(AgentError::Refused)?;
+        // The first call undoes what was there.
+        Ok(self.divide(address, bytes, &batch)?.saturating_sub(1))
     }
 
     /// Lets the kernel make one mapping of them again.
+    ///
+    /// # Errors
+    /// As of [`Agent::split`].
     pub fn join(&mut self, address: u64, bytes: u64) -> Result<(), AgentError> {
-        self.call(Call::Join, address, bytes, 0, 0).map(drop)
+        self.divided.retain(|(start, end)| *start < address || *end > address + bytes);
+        // SAFETY: whether memory belongs to core dumps changes nothing that it holds.
+        unsafe { self.make(&calls::join(address, bytes)) }.map(drop)
+    }
+
+    fn divide(&mut self, address: u64, bytes: u64, batch: &Batch) -> Result<u64, AgentError> {
+        let end = address + bytes;
+        self.divided.retain(|it| it.1 < address || it.0 > end);
+        self.divided.push((address, end));
+        // SAFETY: whether memory belongs to core dumps changes nothing that it holds.
+        unsafe { self.make(batch) }
     }
 
     /// Has the kernel remember which pages of a range are written ([`crate::page_scan`] asks for them).
+    ///
+    /// # Errors
+    /// What the kernel refuses: memory of a kind that cannot be watched, or that the program watches itself.
     pub fn watch_writes(&mut self, address: u64, bytes: u64) -> Result<(), AgentError> {
-        self.call(Call::WatchWrites, address, bytes, 0, 0).map(drop)
+        let watch = match self.watch.take() {
+            Some(watch) => watch,
+            None => self.open_watch()?,
+        };
+        let watched = watch.register_range(address, bytes, Modes::WRITE_PROTECT);
+        self.watch = Some(watch);
+        watched.map_err(AgentError::Refused)
+    }
+
+    /// The descriptor is made by the agent, as it concerns its maker's memory, and is this process's then.
+    fn open_watch(&mut self) -> Result<Userfault, AgentError> {
+        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY;
+        let number = self.call(Call::of(libc::SYS_userfaultfd, [flags as u64]))?;
+        let taken = self.take_descriptor(number);
+        self.call(calls::close(number))?;
+        let options = Options { features: Features::WATCH_WRITES, user_mode_is_enough: true };
+        Userfault::begin_for_other_process(taken?, options)
+            .map_err(|error| AgentError::Refused(error.into_io()))
+    }
+
+    fn take_descriptor(&self, number: i64) -> Result<OwnedFd, AgentError> {
+        let process = PidFd::open(self.agent()?.pid().unsigned_abs()).map_err(AgentError::Lost)?;
+        let process = std::os::fd::AsFd::as_fd(&process);
+        // SAFETY: the call takes numbers alone.
+        let taken = unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) };
+        match i32::try_from(taken) {
+            // SAFETY: the kernel has just returned this descriptor, and no other code knows of it.
+            Ok(taken) if taken >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(taken) }),
+            _ => Err(AgentError::Refused(io::Error::last_os_error())),
+        }
     }
 
     /// Gives advice about a range.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
     pub fn advise(&mut self, address: u64, bytes: u64, advice: Advice) -> Result<(), AgentError> {
-        self.call(Call::Advise, address, bytes, advice as u64, 0).map(drop)
+        self.call(calls::advise(address, bytes, advice as i32)).map(drop)
     }
 
     /// Says from which nodes (one bit each) a range takes pages that it has not touched yet.
+    ///
+    /// # Errors
+    /// What the kernel refuses: nodes that the machine does not have.
     pub fn bind(&mut self, address: u64, bytes: u64, policy: Policy, nodes: u64) -> Result<(), AgentError> {
-        self.call(Call::Bind, address, bytes, policy as u64, nodes).map(drop)
+        let mut batch = Batch::default();
+        let mask = batch.datum(&nodes.to_ne_bytes());
+        self.make_with(1, move |base| {
+            // The call reads one bit less than it is told.
+            let (mask, bits) =
+                if policy == Policy::Default { (0, 0) } else { (base.of(mask), NODE_BITS + 1) };
+            batch.push(Call::of(libc::SYS_mbind, [address, bytes, policy as u64, mask, bits, 0]), false);
+            batch
+        })
+        .map(drop)
     }
 
     /// Brings a range of whole pages into memory and keeps it there, until it is unlocked or this value is dropped. What is locked
@@ -191,16 +263,19 @@ impl Agent {
     /// # Errors
     /// If the program may not lock so much ([`LockError::Limit`] says how much), or the kernel refuses.
     pub fn lock(&mut self, address: u64, bytes: u64) -> Result<u64, LockError> {
-        let request = Request { call: Call::Lock as u64, address, bytes, ..Request::default() };
-        let pid = self.pid;
+        let pid = self.program;
         let failed = |source| LockError::Agent { pid, address, bytes, source };
-        let reply = self.exchange(request).map_err(failed)?;
-        match outcome(reply) {
-            Err(AgentError::Refused(_)) if reply.count < bytes => {
-                Err(LockError::Limit { pid, address, bytes, left_bytes: reply.count })
+        let range = pages(address, bytes).map_err(|error| failed(AgentError::Refused(error)))?;
+        let agent = self.agent().map_err(failed)?.pid().unsigned_abs();
+        let mut locks = std::mem::take(&mut self.locks);
+        let locked = locks.lock(agent, range, &mut |call| self.call(call).map(drop));
+        self.locks = locks;
+        locked.map_err(|Refused { error, left_bytes }| match error {
+            AgentError::Refused(_) if left_bytes < bytes => {
+                LockError::Limit { pid, address, bytes, left_bytes }
             }
-            other => other.map_err(failed),
-        }
+            error => failed(error),
+        })
     }
 
     /// Undoes it, for what of the range was locked by [`Agent::lock`]. Returns how many bytes that were.
@@ -208,212 +283,92 @@ impl Agent {
     /// # Errors
     /// If the agent has gone.
     pub fn unlock(&mut self, address: u64, bytes: u64) -> Result<u64, AgentError> {
-        self.call(Call::Unlock, address, bytes, 0, 0)
+        let range = pages(address, bytes).map_err(AgentError::Refused)?;
+        let mut locks = std::mem::take(&mut self.locks);
+        let unlocked = locks.unlock(range, &mut |call| self.call(call).map(drop));
+        self.locks = locks;
+        unlocked
     }
 
-    fn call(
+    fn agent(&self) -> Result<&Traced, AgentError> {
+        self.traced.as_ref().ok_or_else(|| AgentError::Lost(io::Error::from_raw_os_error(libc::ESRCH)))
+    }
+
+    /// Makes one call that points to nothing.
+    fn call(&mut self, call: Call) -> Result<i64, AgentError> {
+        self.requests += 1;
+        let instruction = self.instruction;
+        if !self.memory.has_instruction(instruction) {
+            let found = self.memory.find_instruction(self.agent()?.pid()).map_err(AgentError::Refused)?;
+            self.instruction = found;
+        }
+        let instruction = self.instruction;
+        let Some(traced) = self.traced.as_mut() else { return self.agent().map(|_| 0) };
+        // SAFETY: the agent has no code of its own to go back to; the sandbox allows it calls about its memory alone, of which those here
+        // change no contents.
+        match unsafe { traced.call(instruction, call) } {
+            Ok(done @ 0..) => Ok(done),
+            Ok(error) => Err(AgentError::Refused(io::Error::from_raw_os_error(-error as i32))),
+            Err(error) => Err(self.lost(error)),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The calls change nothing that memory holds.
+    unsafe fn make(&mut self, batch: &Batch) -> Result<u64, AgentError> {
+        self.make_with(batch.len(), |_| batch.clone())
+    }
+
+    fn make_with(
         &mut self,
-        call: Call,
-        address: u64,
-        bytes: u64,
-        detail: u64,
-        nodes: u64,
+        calls: usize,
+        batch: impl FnOnce(super::batch::Base) -> Batch,
     ) -> Result<u64, AgentError> {
-        self.ask(Request { call: call as u64, address, bytes, detail, nodes, ..Request::default() })
-    }
-
-    fn ask(&mut self, request: Request) -> Result<u64, AgentError> {
-        outcome(self.exchange(request)?)
-    }
-
-    fn exchange(&mut self, request: Request) -> Result<Reply, AgentError> {
-        let mut reply = [0; REPLY_BYTES];
-        self.stream.write_all(&request.to_bytes()).map_err(AgentError::Lost)?;
-        self.stream.read_exact(&mut reply).map_err(AgentError::Lost)?;
-        let reply = Reply::of(&reply);
-        self.spent.requests += 1;
-        self.spent.cpu += Duration::from_nanos(reply.cpu_ns);
-        Ok(reply)
-    }
-}
-
-/// The count in a reply.
-fn outcome(reply: Reply) -> Result<u64, AgentError> {
-    match i32::try_from(reply.errno) {
-        Ok(0) => Ok(reply.count),
-        Ok(errno) => Err(AgentError::Refused(io::Error::from_raw_os_error(errno))),
-        Err(_) => Err(AgentError::Lost(io::Error::other("it answers with no reply of an agent's"))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::mapping::Mapping;
-
-    /// An agent within this very process.
-    fn own() -> Agent {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        std::thread::spawn(move || super::super::serve(theirs));
-        Agent::of(ours)
-    }
-
-    fn mappings_within(start: u64, end: u64) -> usize {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let bounds = |line: &str| {
-            let (range, _) = line.split_once(' ')?;
-            let (from, to) = range.split_once('-')?;
-            Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?))
-        };
-        maps.lines().filter_map(bounds).filter(|(from, to)| *from < end && *to > start).count()
-    }
-
-    #[test]
-    fn a_range_is_split_into_granules_and_joined_again() {
-        let mut mapping = Mapping::anonymous(16 << 20).unwrap();
-        mapping.bytes_mut().fill(7);
-        let (start, bytes) = (mapping.bytes().as_ptr().addr() as u64, mapping.bytes().len() as u64);
-        let mut agent = own();
-        let apart = agent.split(start, bytes, 1 << 20, start).unwrap();
-        assert_eq!(apart, 8);
-        assert_eq!(mappings_within(start, start + bytes), 16);
-        // Again, and parts of it, and from an origin behind it: the same granules.
-        assert_eq!(agent.split(start, bytes, 1 << 20, start).unwrap(), apart);
-        assert_eq!(agent.split(start + (5 << 19), 1 << 20, 1 << 20, start).unwrap(), 1);
-        assert_eq!(agent.split(start, bytes, 1 << 20, start + (64 << 20)).unwrap(), apart);
-        assert_eq!(mappings_within(start, start + bytes), 16);
-        agent.join(start, bytes).unwrap();
-        assert!(mappings_within(start, start + bytes) <= 3);
-        assert!(mapping.bytes().iter().all(|byte| *byte == 7));
-        assert_eq!(agent.spent().requests, 5);
-    }
-
-    #[test]
-    fn what_is_not_mapped_is_passed_over() {
-        let mut agent = own();
-        agent.join(0, 4096).unwrap();
-        assert_eq!(agent.split(0, 1 << 16, 4096, 0).unwrap(), 0);
-    }
-
-    #[test]
-    fn runs_are_set_apart_and_drawn_anew() {
-        let mut mapping = Mapping::anonymous(16 << 20).unwrap();
-        mapping.bytes_mut().fill(7);
-        let (start, bytes) = (mapping.bytes().as_ptr().addr() as u64, mapping.bytes().len() as u64);
-        let mut agent = own();
-        for seed in 0..5 {
-            let draw = Draw { granule_bytes: 1 << 20, origin: start, run_bytes: 64 << 10, seed };
-            assert_eq!(agent.mark(start, bytes, draw).unwrap(), 16);
-            // Each run, and what is between them; runs of neighbours may touch.
-            let mappings = mappings_within(start, start + bytes);
-            assert!((17..=33).contains(&mappings), "{mappings}");
-        }
-        agent.join(start, bytes).unwrap();
-        assert!(mappings_within(start, start + bytes) <= 3);
-        assert!(mapping.bytes().iter().all(|byte| *byte == 7));
-        let nonsense = Draw { granule_bytes: 1 << 20, origin: start, run_bytes: 100, seed: 0 };
-        assert!(matches!(agent.mark(start, bytes, nonsense), Err(AgentError::Refused(_))));
-        // Nothing is mapped there.
-        let draw = Draw { granule_bytes: 1 << 20, origin: 0, run_bytes: 64 << 10, seed: 0 };
-        assert_eq!(agent.mark(0, 2 << 20, draw).unwrap(), 0);
-    }
-
-    #[test]
-    fn wrong_requests_are_refused_and_do_no_harm() {
-        let mut agent = own();
-        assert!(matches!(agent.split(0, 1 << 20, 100, 0), Err(AgentError::Refused(_))));
-        assert!(matches!(agent.split(u64::MAX - 10, 1 << 20, 4096, 0), Err(AgentError::Refused(_))));
-        assert!(matches!(agent.bind(4096, 4096, Policy::Bind, 1 << 63), Err(AgentError::Refused(_))));
-        assert!(matches!(agent.call(Call::Advise, 0, 4096, 4, 0), Err(AgentError::Refused(_))));
-        assert!(matches!(agent.advise(0, 4096, Advice::SmallPages), Err(AgentError::Refused(_))));
-    }
-
-    #[test]
-    fn memory_is_locked_by_request_and_only_that_is_unlocked() {
-        let mapping = Mapping::anonymous(16 << 12).unwrap();
-        let (start, page) = (mapping.bytes().as_ptr().addr() as u64, 4096);
-        let is_there = || {
-            let map = crate::pagemap::PageMap::open(std::process::id()).unwrap();
-            (0..16).filter(|at| map.page(start / page + at) != crate::pagemap::PageEntry::Absent).count()
-        };
-        let mut agent = own();
-        let locked = agent.lock(start + 2 * page, 4 * page);
-        if let Err(error @ LockError::Limit { .. }) = &locked {
-            return eprintln!("not run: {error}");
-        }
-        assert_eq!((locked.unwrap(), is_there() >= 4), (4 * page, true));
-        assert_eq!(agent.lock(start, 6 * page).unwrap(), 2 * page, "what is locked is not locked again");
-        // The program's own lock stays.
-        // SAFETY: locking changes no contents.
-        assert_eq!(unsafe { libc::mlock(mapping.bytes()[10 * 4096..].as_ptr().cast(), 4096) }, 0);
-        assert_eq!(agent.lock(start + 9 * page, 3 * page).unwrap(), 2 * page);
-        assert_eq!(agent.unlock(start + 5 * page, 11 * page).unwrap(), 3 * page);
-        assert_eq!(agent.unlock(start + 5 * page, 11 * page).unwrap(), 0);
-        let unmapped = agent.lock(4096, 4096).unwrap_err();
-        assert!(matches!(unmapped, LockError::Agent { source: AgentError::Refused(_), .. }), "{unmapped}");
-        assert!(agent.lock(start + 1, 4096).is_err() && agent.lock(u64::MAX - 4095, 8192).is_err());
-        let locked_here = || {
-            let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-            let of = |text: &str| u64::from_str_radix(text, 16).unwrap();
-            let mut within = false;
-            let mut bytes = 0;
-            for line in smaps.lines() {
-                match line.split(' ').next().unwrap().split_once('-') {
-                    Some((from, to)) if line.starts_with(|c: char| c.is_ascii_hexdigit()) => {
-                        within = of(from) < start + 16 * page && of(to) > start;
-                    }
-                    _ if within && line.starts_with("Locked:") => {
-                        let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-                        bytes += kib << 10;
-                    }
-                    _ => {}
-                }
-            }
-            bytes
-        };
-        assert_eq!(locked_here(), 6 * page, "five of the agent's, one of the program's");
-        // It goes with the client that asked for it.
-        drop(agent);
-        while locked_here() != page {
-            std::thread::yield_now();
-        }
-    }
-
-    #[test]
-    fn a_limit_is_told_with_what_is_left() {
-        let error = LockError::Limit { pid: 7, address: 4096, bytes: 8192, left_bytes: 4096 }.to_string();
-        assert!(error.contains("may lock 4096 more") && error.contains("ulimit -l"), "{error}");
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let mapping = Mapping::anonymous(4 << 12).unwrap();
-        let start = mapping.bytes().as_ptr().addr() as u64;
-        let reply = Reply { errno: libc::ENOMEM as u64, count: 4096, cpu_ns: 0 };
-        let server = std::thread::spawn(move || {
-            let mut theirs = theirs;
-            theirs.read_exact(&mut [0; super::super::protocol::REQUEST_BYTES]).unwrap();
-            theirs.write_all(&reply.to_bytes()).unwrap();
+        self.requests += 1;
+        let Some(traced) = self.traced.as_mut() else { return self.agent().map(|_| 0) };
+        let done = Place::map(traced, &self.memory, self.instruction, calls).and_then(|mut place| {
+            let batch = batch(place.base());
+            // SAFETY: all batches here are of advice, binding and locks, which change no contents.
+            unsafe { place.run(&batch) }
         });
-        let refused = Agent::of(ours).lock(start, 4 << 12).unwrap_err();
-        server.join().unwrap();
-        assert!(matches!(refused, LockError::Limit { left_bytes: 4096, bytes: 16384, .. }), "{refused}");
+        done.map_err(|error| match error.raw_os_error() {
+            Some(libc::ESRCH) | None => self.lost(error),
+            Some(_) => AgentError::Refused(error),
+        })
     }
 
-    #[test]
-    fn an_agent_that_has_gone_is_lost() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        drop(theirs);
-        assert!(matches!(Agent::of(ours).join(0, 4096), Err(AgentError::Lost(_))));
+    /// It does not answer: it is no use any more.
+    fn lost(&mut self, error: io::Error) -> AgentError {
+        self.finish();
+        AgentError::Lost(error)
     }
 
-    #[test]
-    fn agents_find_the_listener_by_its_name() {
-        let listener = Listener::open().unwrap();
-        assert!(listener.accept().is_empty());
-        let address = SocketAddr::from_abstract_name(listener.name().as_bytes()).unwrap();
-        let stream = UnixStream::connect_addr(&address).unwrap();
-        std::thread::spawn(move || super::super::serve(stream));
-        let mut agents = listener.accept();
-        assert_eq!(agents.len(), 1);
-        assert_eq!(agents[0].pid(), std::process::id());
-        assert!(agents[0].advise(0, 4096, Advice::SmallPages).is_err());
+    fn finish(&mut self) {
+        self.cpu = self.spent().cpu;
+        if let Some(traced) = self.traced.take() {
+            traced.end();
+        }
     }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if self.traced.is_some() && self.is_in() != Some(false) {
+            // What cannot be put back ends with the agent, and is no harm to the program.
+            let _ = self.unlock(0, !0xfff);
+            for (start, end) in std::mem::take(&mut self.divided) {
+                let _ = self.join(start, end - start);
+            }
+        }
+        self.finish();
+    }
+}
+
+/// A range of whole pages.
+fn pages(address: u64, bytes: u64) -> io::Result<std::ops::Range<u64>> {
+    let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
+    let end = address.checked_add(bytes).ok_or_else(invalid)?;
+    let is_whole = address.is_multiple_of(4096) && bytes.is_multiple_of(4096);
+    if is_whole { Ok(address..end) } else { Err(invalid()) }
 }

@@ -1,30 +1,25 @@
-//! Locks of the agent: the memory that it has locked on request, and how much more the program may lock.
+//! Locks of an agent: the memory that it has locked on request, and how much more the program may lock.
 //!
 //! A program may have locked memory itself. That stays locked whatever is requested: the agent unlocks only what it has locked.
 
 use std::io;
 use std::ops::Range;
 
-use rustix::process::{Resource, getrlimit};
+use super::client::AgentError;
+use super::traced::Call;
 
-const STATUS: &str = "/proc/self/status";
-const SMAPS: &str = "/proc/self/smaps";
 /// The number of CAP_IPC_LOCK, which makes the limit void.
 const IPC_LOCK: u32 = 14;
 
-/// Why memory was not locked: the system's error, and how much may still be locked.
+/// Why memory was not locked: the error, and how much may still be locked.
 #[derive(Debug)]
 pub(super) struct Refused {
-    pub error: io::Error,
+    pub error: AgentError,
     pub left_bytes: u64,
 }
 
-impl From<io::Error> for Refused {
-    /// Whatever the reason is, it is not the limit.
-    fn from(error: io::Error) -> Self {
-        Refused { error, left_bytes: u64::MAX }
-    }
-}
+/// Has the agent make a call.
+pub(super) type Make<'a> = &'a mut dyn FnMut(Call) -> Result<(), AgentError>;
 
 /// Ranges that the agent has locked, in order, apart from each other.
 #[derive(Debug, Default)]
@@ -33,27 +28,26 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Locks the parts of a range that are not locked yet, and brings them into memory. Returns their bytes.
-    pub fn lock(&mut self, range: Range<u64>) -> Result<u64, Refused> {
-        let budget = Budget::read();
+    /// Has the agent `pid` lock the parts of a range that are not locked yet, and bring them into memory. Returns their bytes.
+    pub fn lock(&mut self, pid: u32, range: Range<u64>, make: Make<'_>) -> Result<u64, Refused> {
+        let budget = Budget::read(pid);
         let refused = |error| Refused { error, left_bytes: budget.left_bytes() };
         let mut free = without(&[range], &self.held);
         // Where all that is locked is the agent's, the program has locked nothing, and need not be asked mapping by mapping.
         if budget.locked_bytes != self.bytes() {
-            free = without(&free, &locked_mappings().map_err(refused)?);
+            let locked = locked_mappings(pid).map_err(|error| refused(AgentError::Refused(error)))?;
+            free = without(&free, &locked);
         }
         let wanted: u64 = free.iter().map(|part| part.end - part.start).sum();
         if wanted > budget.left_bytes() {
-            return Err(refused(io::Error::from_raw_os_error(libc::ENOMEM)));
+            return Err(refused(AgentError::Refused(io::Error::from_raw_os_error(libc::ENOMEM))));
         }
         for (number, part) in free.iter().enumerate() {
-            if let Err(error) = call(libc::mlock, part) {
-                // All or nothing.
-                for done in free.iter().take(number) {
-                    let _ = call(libc::munlock, done);
+            if let Err(error) = make(call(libc::SYS_mlock, part)) {
+                // All or nothing; and a part of what failed may be locked.
+                for done in free.iter().take(number + 1) {
+                    let _ = make(call(libc::SYS_munlock, done));
                 }
-                // A part of what failed may be locked.
-                let _ = call(libc::munlock, part);
                 return Err(refused(error));
             }
         }
@@ -63,13 +57,13 @@ impl Locks {
     }
 
     /// Unlocks what the agent has locked of a range. Returns how many bytes that were.
-    pub fn unlock(&mut self, range: Range<u64>) -> io::Result<u64> {
+    pub fn unlock(&mut self, range: Range<u64>, make: Make<'_>) -> Result<u64, AgentError> {
         let left = without(&self.held, std::slice::from_ref(&range));
         let mut unlocked = 0;
         for part in without(&self.held, &left) {
-            match call(libc::munlock, &part) {
+            match make(call(libc::SYS_munlock, &part)) {
                 // The program has unmapped a part of it, which unlocks that.
-                Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {}
+                Err(AgentError::Refused(error)) if error.raw_os_error() == Some(libc::ENOMEM) => {}
                 other => other?,
             }
             unlocked += part.end - part.start;
@@ -83,23 +77,8 @@ impl Locks {
     }
 }
 
-impl Drop for Locks {
-    /// The client has gone: its locks are no longer needed.
-    fn drop(&mut self) {
-        let _ = self.unlock(0..u64::MAX);
-    }
-}
-
-fn call(
-    lock: unsafe extern "C" fn(*const libc::c_void, usize) -> libc::c_int,
-    part: &Range<u64>,
-) -> io::Result<()> {
-    let address = std::ptr::without_provenance(part.start as usize);
-    // SAFETY: locking and unlocking change no contents, whosever the memory is; the kernel refuses what is not mapped.
-    match unsafe { lock(address, (part.end - part.start) as usize) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+fn call(number: libc::c_long, part: &Range<u64>) -> Call {
+    Call::of(number, [part.start, part.end - part.start])
 }
 
 /// The parts of `ranges` that lie in none of `others`; all are in order.
@@ -129,9 +108,9 @@ struct Budget {
 }
 
 impl Budget {
-    fn read() -> Self {
-        let status = std::fs::read_to_string(STATUS).unwrap_or_default();
-        Budget::of(&status, getrlimit(Resource::Memlock).current)
+    fn read(pid: u32) -> Self {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        Budget::of(&status, memlock(pid))
     }
 
     fn of(status: &str, limit_bytes: Option<u64>) -> Self {
@@ -151,9 +130,18 @@ impl Budget {
     }
 }
 
-/// Mappings of this process that are locked.
-fn locked_mappings() -> io::Result<Vec<Range<u64>>> {
-    Ok(locked_in(&std::fs::read_to_string(SMAPS)?))
+/// The limit of a process (`RLIMIT_MEMLOCK`); `None` if there is none.
+fn memlock(pid: u32) -> Option<u64> {
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let pid = libc::pid_t::try_from(pid).ok()?;
+    // SAFETY: the limit is as large as the call fills and outlives it; no limit is set.
+    let done = unsafe { libc::prlimit64(pid, libc::RLIMIT_MEMLOCK, std::ptr::null(), &raw mut limit) };
+    (done != 0 || limit.rlim_cur != libc::RLIM64_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// Mappings of a process that are locked.
+fn locked_mappings(pid: u32) -> io::Result<Vec<Range<u64>>> {
+    Ok(locked_in(&std::fs::read_to_string(format!("/proc/{pid}/smaps"))?))
 }
 
 fn locked_in(smaps: &str) -> Vec<Range<u64>> {

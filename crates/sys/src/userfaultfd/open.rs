@@ -157,6 +157,16 @@ impl Userfault {
         Ok(Userfault { descriptor, features: options.features, way, space: Space::Other })
     }
 
+    /// The `userfaultfd` of another process's memory, made by that process and not asked for features yet.
+    ///
+    /// # Errors
+    /// If the kernel lacks a feature.
+    pub(crate) fn begin_for_other_process(descriptor: OwnedFd, options: Options) -> Result<Self, OpenError> {
+        handshake(descriptor.as_fd(), options.features)?;
+        let way = if options.user_mode_is_enough { Way::UserModeOnly } else { Way::Call };
+        Ok(Userfault { descriptor, features: options.features, way, space: Space::Other })
+    }
+
     /// The features that it was opened with.
     pub fn features(&self) -> Features {
         self.features

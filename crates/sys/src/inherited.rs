@@ -1,0 +1,93 @@
+//! What this process was given by the one that started it: the signals that are ignored or blocked, and which of the first three descriptors
+//! are closed.
+//!
+//! The language's runtime changes all three before `main`, and starts programs with its own settings. A program that is started on behalf of
+//! the user gets what the user would have given it ([`pass_on`]). So they are looked up by a function that runs before the runtime does.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Signals that have numbers below this, which all platforms here have.
+const SIGNALS: i32 = 65;
+const DESCRIPTORS: i32 = 3;
+
+/// As found at the very beginning.
+struct Inherited {
+    mask: libc::sigset_t,
+    ignored: u64,
+    closed: [bool; DESCRIPTORS as usize],
+}
+
+static INHERITED: OnceLock<Inherited> = OnceLock::new();
+
+extern "C" fn loaded() {
+    INHERITED.get_or_init(look);
+}
+
+// SAFETY: the loader calls the function in this section with C's calling convention, once, and nothing else reads it.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static LOADED: extern "C" fn() = loaded;
+
+fn look() -> Inherited {
+    let mut mask = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the set is as large as the call fills, and valid when all zero; no mask is set.
+    let mask = unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), mask.as_mut_ptr());
+        mask.assume_init()
+    };
+    let is_closed = |number| {
+        // SAFETY: the request takes a number and changes nothing.
+        unsafe { libc::fcntl(number, libc::F_GETFD) == -1 }
+    };
+    let ignored = (1..SIGNALS).filter(|number| is_ignored(*number)).fold(0, |all, number| all | bit(number));
+    Inherited { mask, ignored, closed: std::array::from_fn(|number| is_closed(number as i32)) }
+}
+
+fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+fn is_ignored(signal: i32) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: the action is as large as the call fills, and valid when all zero; none is set.
+    let (done, action) =
+        unsafe { (libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()), action.assume_init()) };
+    done == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
+/// Whether this process was started with a signal ignored.
+pub fn ignores(signal: i32) -> bool {
+    (1..SIGNALS).contains(&signal) && INHERITED.get_or_init(look).ignored & bit(signal) != 0
+}
+
+/// Has a program that is going to be started get what this process was given.
+pub fn pass_on(command: &mut Command) {
+    let inherited = INHERITED.get_or_init(look);
+    let ask = move || {
+        for signal in (1..SIGNALS).filter(|signal| inherited.ignored & bit(*signal) != 0) {
+            // SAFETY: the call takes numbers alone. What cannot be ignored is not among them.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
+        if inherited.ignored & bit(libc::SIGPIPE) == 0 {
+            // SAFETY: the call takes numbers alone.
+            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        }
+        for number in (0..DESCRIPTORS).filter(|number| inherited.closed[*number as usize]) {
+            // SAFETY: the descriptor is what the runtime has put where there was none.
+            unsafe { libc::close(number) };
+        }
+        // SAFETY: the set outlives the call, which reads it.
+        match unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const inherited.mask, std::ptr::null_mut())
+        } {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    };
+    // SAFETY: between fork and exec the closure makes system calls alone, which take no locks and allocate nothing; what it reads was
+    // written before.
+    unsafe { command.pre_exec(ask) };
+}
