@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// The signal for a write beyond the limit of a file's size.
+pub const SIGXFSZ: i32 = 25;
+
 /// Whether the user wants the command to end.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
@@ -83,6 +86,23 @@ impl Signals {
             _ = self.terminate.recv() => SignalKind::terminate(),
             _ = hung_up => SignalKind::hangup(),
         }
+    }
+}
+
+/// Makes a write beyond the limit of a file's size an error, and not the end of the process. Programs that are started later know
+/// nothing of it: what they ignore is inherited, a handler is not.
+pub fn outlive_file_limit() {
+    let limit = SignalKind::from_raw(SIGXFSZ);
+    let handle = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let _entered = runtime.enter();
+        // Received by nobody; the handler stays.
+        signal(limit).map(drop)
+    };
+    if !is_ignored(limit)
+        && let Err(error) = handle()
+    {
+        eprintln!("tiermem: signals cannot be received ({error}): a file's size limit ends the recording");
     }
 }
 

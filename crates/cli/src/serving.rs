@@ -12,12 +12,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
 
+use crate::interrupt::SIGXFSZ;
+
 /// Long enough that what is freed for the next request is there still, and short enough that what floods leave behind is a small part
 /// of what a store needs beside its tiers.
 const FREE_MEMORY_DELAY_MS: u16 = 100;
-
-/// The signal for a write beyond the limit of a file's size.
-const SIGXFSZ: i32 = 25;
 
 /// How often freed memory is given back when nothing else happens.
 const FREE_MEMORY_EVERY: Duration = Duration::from_secs(1);

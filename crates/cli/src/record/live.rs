@@ -10,9 +10,10 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::{Bytes, Nanos};
-use tiermem_place::capture::live::{self, Closer, Ending, SourceKind, Target};
+use tiermem_place::capture::live::{self, Closer, Ending, Recorded, SourceKind, Target};
 use tiermem_place::capture::{CaptureError, Stop, machine};
-use tiermem_trace::recording::{self, Recording};
+use tiermem_trace::TraceError;
+use tiermem_trace::recording::{self, Journal, Recording};
 
 use crate::failure::Failure;
 use crate::interrupt;
@@ -158,8 +159,14 @@ pub fn run(
         preload,
         duration: args.duration,
     };
-    let (recording, ending) = watched(&args, |stop, progress| live::record(&options, stop, progress))?;
-    keep(&recording, &self::ended(&ending), output, format)?;
+    // What cannot be written is no reason to start a program.
+    let mut journal = Journal::create(output).map_err(Failure::failed)?;
+    let recorded = watched(&args, |stop, progress| live::record(&options, &mut journal, stop, progress));
+    let Recorded { recording, ending, cut_short } =
+        recorded.map_err(|error| kept_until(error, &journal, output))?;
+    let replaced = replace(journal, &recording, cut_short, output);
+    print(&recording, &self::ended(&ending), format)?;
+    replaced?;
     match ending {
         Ending::Exited(status) if status.signal().is_some() => {
             Err(Failure::failed(anyhow!("the program was ended ({status}); the recording ends there")))
@@ -175,30 +182,68 @@ pub fn run_machine(args: &LiveArgs, output: &Path, format: Format) -> Result<(),
         granule_bytes: args.granule,
         duration: args.duration,
     };
-    let (recording, _) = watched(args, |stop, progress| {
-        machine::record(&options, stop, progress).map(|recording| (recording, ()))
-    })?;
-    keep(&recording, "stopped", output, format)
+    let mut journal = Journal::create(output).map_err(Failure::failed)?;
+    let recorded = watched(args, |stop, progress| machine::record(&options, &mut journal, stop, progress));
+    let (recording, cut_short) = recorded.map_err(|error| kept_until(error, &journal, output))?;
+    let replaced = replace(journal, &recording, cut_short, output);
+    print(&recording, "stopped", format)?;
+    replaced
+}
+
+/// The failure of a recording that has perhaps begun, whose slices are then kept.
+fn kept_until(error: CaptureError, journal: &Journal, output: &Path) -> Failure {
+    let slices = journal.slices();
+    match super::advise(error) {
+        Failure::Failed(error) if journal.is_in_place() => {
+            Failure::failed(anyhow!("{error}; {} has the {slices} slices until then", output.display()))
+        }
+        other => other,
+    }
+}
+
+/// Puts the recording in the place of its journal. A recording that could not be written to its end is a failure, and what there is of
+/// it is kept: in its final form, which is smaller, or as the journal.
+fn replace(
+    journal: Journal,
+    recording: &Recording,
+    cut_short: Option<TraceError>,
+    output: &Path,
+) -> Result<(), Failure> {
+    let (slices, was_in_place) = (journal.slices(), journal.is_in_place());
+    let replaced = journal.replace(recording);
+    if replaced.is_err() && !was_in_place {
+        return replaced.map_err(Failure::failed);
+    }
+    let Some(error) = cut_short.or(replaced.err()) else { return Ok(()) };
+    Err(Failure::failed(anyhow!(
+        "{error}; the recording ended there, and {} has its {slices} slices until then",
+        output.display()
+    )))
 }
 
 /// Records something under a bar of slices, until it is interrupted.
 fn watched<T>(
     args: &LiveArgs,
-    record: impl FnOnce(&Stop, &dyn Fn(usize)) -> Result<(Recording, T), CaptureError>,
-) -> Result<(Recording, T), Failure> {
+    record: impl FnOnce(&Stop, &dyn Fn(usize)) -> Result<T, CaptureError>,
+) -> Result<T, CaptureError> {
     let stop = Stop::default();
     let stopped = stop.clone();
     interrupt::then(move || stopped.stop(), interrupt::Second::Ends);
+    interrupt::outlive_file_limit();
     let slices = args.duration.map(|duration| (duration.as_nanos() / args.slice.as_nanos()) as u64);
     let bar = CountingBar::new(slices);
     let recorded = record(&stop, &|slices| bar.set(slices as u64));
     bar.finish(0);
-    recorded.map_err(super::advise)
+    recorded
 }
 
 /// Writes a recording and prints a summary.
 pub fn keep(recording: &Recording, ended: &str, output: &Path, format: Format) -> Result<(), Failure> {
     recording::write(output, recording).map_err(Failure::failed)?;
+    print(recording, ended, format)
+}
+
+fn print(recording: &Recording, ended: &str, format: Format) -> Result<(), Failure> {
     for note in &recording.head.notes {
         eprintln!("tiermem: {note}");
     }
