@@ -280,15 +280,6 @@ def test_what_was_seen_of_a_killed_program_is_kept(tmp_path: pathlib.Path) -> No
     retried(attempt)
 
 
-def test_a_program_that_ends_at_once_leaves_no_recording(tmp_path: pathlib.Path) -> None:
-    out = tmp_path / "true.rec"
-    said = failed(1, "record", "-o", str(out), "--slice", "60s", "--", "true")
-    assert "before anything was seen" in said and "shorter --slice" in said and said.count("\n") == 1
-    out.write_text("older")
-    failed(1, "record", "-o", str(out), "--slice", "60s", "--", "true")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["older"]
-
-
 @pytest.mark.parametrize(
     ("code", "arguments", "says"),
     [
@@ -388,9 +379,9 @@ def test_a_plan_for_another_footprint_is_told(plan: pathlib.Path, tmp_path: path
 
 def test_writes_of_what_runs_already_cannot_be_seen(runs: subprocess.Popen, tmp_path: pathlib.Path) -> None:
     out = tmp_path / "writes.rec"
-    said = failed(1, "record", "-o", str(out), "--source", "writes", "--pid", str(runs.pid), "--duration", "1s")
-    assert not out.exists() and runs.poll() is None
-    assert "the program ended" not in said and "agent" in said
+    summary, said = record(out, "--source", "writes", "--pid", str(runs.pid), "--duration", "1s")
+    assert summary["samples"] == 0 and runs.poll() is None
+    assert "the program ended" not in said and "agent" in said and "nothing was seen" in said
 
 
 def test_a_plan_needs_two_nodes(passes: pathlib.Path, plan: pathlib.Path) -> None:

@@ -32,7 +32,8 @@ pub enum Second {
 /// Calls `first` at the first signal that comes from now on, and `second` at each later one. Where signals cannot be received they end the
 /// process as usual, which is said.
 fn on_signals(first: impl FnOnce(i32, bool) + Send + 'static, second: impl Fn(i32, bool) + Send + 'static) {
-    let mut wanted = vec![Signal::INT, Signal::TERM];
+    // A write beyond the limit of a file's size (`RLIMIT_FSIZE`) is an error, and not the end of what is to be kept.
+    let mut wanted = vec![Signal::INT, Signal::TERM, Signal::XFSZ];
     // Under nohup the command must continue without its terminal.
     if !inherited::ignores(Signal::HUP.as_raw()) {
         wanted.push(Signal::HUP);
@@ -47,6 +48,9 @@ fn on_signals(first: impl FnOnce(i32, bool) + Send + 'static, second: impl Fn(i3
     std::thread::spawn(move || {
         let mut first = Some(first);
         while let Ok(message) = signals.next() {
+            if message.signal == Signal::XFSZ.as_raw() {
+                continue;
+            }
             match first.take() {
                 Some(first) => first(message.signal, message.is_from_terminal),
                 None => second(message.signal, message.is_from_terminal),

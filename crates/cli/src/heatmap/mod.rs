@@ -232,9 +232,15 @@ fn kind(path: &Path) -> Result<Kind, Failure> {
 pub fn run(options: &Options) -> Result<(), Failure> {
     let output = options.output.as_deref().map(|path| Ok((path, kind(path)?))).transpose()?;
     let recording = read::read(options)?;
+    if let Some(note) = recording.incompleteness() {
+        eprintln!("tiermem: {note}");
+    }
     let asked = Asked::new(options, &recording)?;
     match output {
         None => {
+            if let Some(why) = recording.emptiness() {
+                eprintln!("tiermem: {why}");
+            }
             let fields = asked.by_heat(&[AccessClass::Accesses])?;
             let printed = print_rows(options.format, &tables::regions(&recording, &fields));
             printed.map_err(|error| Failure::writing("the table", error))
@@ -376,7 +382,9 @@ impl<'a> Asked<'a> {
     }
 
     fn nothing(&self) -> Failure {
-        let what = "nothing in it is what --op, --access, --mode, --source and --slices ask for";
+        let what = self.recording.emptiness().unwrap_or_else(|| {
+            "nothing in it is what --op, --access, --mode, --source and --slices ask for".to_owned()
+        });
         Failure::failed(anyhow!("{}: {what}", self.options.recording))
     }
 

@@ -1,7 +1,5 @@
 //! Reading of a recording, or of a memory trace converted to one.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use anyhow::anyhow;
@@ -13,19 +11,13 @@ use super::Options;
 use crate::failure::Failure;
 use crate::source::{Reading, TraceArgs};
 
-/// First bytes of a Parquet file.
-const PARQUET: [u8; 4] = *b"PAR1";
 /// The granule of a trace's addresses, where none finer is asked for.
 const TRACE_GRANULE: u64 = 4096;
 
 /// Reads what the command line names.
 pub fn read(options: &Options) -> Result<Recording, Failure> {
     let path = Path::new(&options.recording);
-    let mut start = [0; 4];
-    let is_parquet = !Spec::looks_like_one(&options.recording)
-        && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
-        && start == PARQUET;
-    if is_parquet {
+    if !Spec::looks_like_one(&options.recording) && recording::looks_like_one(path) {
         match recording::read(path) {
             Ok(recording) => return Ok(recording),
             Err(TraceError::Form { reason, .. }) if reason.starts_with(recording::NO_REGIONS) => {}

@@ -145,6 +145,12 @@ impl HowArgs {
     /// Reads a recording, and takes what is wanted of it.
     pub fn read(&self, path: &Path, granule_bytes: Option<u64>) -> Result<(Recording, Recorded), Failure> {
         let recording = recording::read(path).map_err(Failure::failed)?;
+        if let Some(why) = recording.emptiness() {
+            return Err(Failure::failed(anyhow!("{}: {why}", path.display())));
+        }
+        if let Some(note) = recording.incompleteness() {
+            eprintln!("tiermem: {note}");
+        }
         let sources = &recording.head.sources;
         let source = match &self.source {
             None => None,

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::{Bytes, Nanos};
-use tiermem_place::capture::live::{self, Closer, Ending, SourceKind, Target};
+use tiermem_place::capture::live::{self, Closer, Ending, Recorded, SourceKind, Target};
 use tiermem_place::capture::{CaptureError, Stop, machine};
-use tiermem_trace::recording::{self, Recording};
+use tiermem_trace::TraceError;
+use tiermem_trace::recording::{self, Journal, Recording};
 
 use super::Report;
 use crate::failure::Failure;
@@ -146,21 +147,28 @@ pub fn run(
         agent: !args.no_agent,
         duration: args.duration,
     };
+    // What cannot be written is no reason to start a program.
+    let mut journal = Journal::create(output).map_err(Failure::failed)?;
     let stop = Stop::default();
     let begun = Instant::now();
-    let recorded = watched(&args, &stop, |stop, progress| live::record(&options, stop, progress));
-    // What the user sees of us comes after the program's end, whatever has become of the recording. When the time is over, the program goes on.
+    let record = |stop: &Stop, progress: &dyn Fn(usize)| live::record(&options, &mut journal, stop, progress);
+    let recorded = watched(&args, &stop, record);
     let is_time_over = args.duration.is_some_and(|duration| begun.elapsed() >= duration) && !stop.is_asked();
-    let kept = recorded.and_then(|(recording, ending)| {
-        recording::write(output, &recording).map_err(Failure::failed)?;
-        Ok((recording, ending))
-    });
+    let kept = match recorded {
+        Ok(Recorded { recording, ending, cut_short }) => {
+            let replaced = replace(journal, &recording, cut_short, output);
+            Ok((recording, ending, replaced))
+        }
+        Err(error) => Err(kept_until(error, &journal, output)),
+    };
+    // What the user sees of us comes after the program's end, whatever has become of the recording. When the time is over, the program goes on.
     if is_time_over && args.end_program {
         stop.pass_on(TERMINATE);
     }
     let waited = if is_time_over && !args.end_program { None } else { wait_for_program(&stop)? };
-    let (recording, ending) = kept?;
+    let (recording, ending, replaced) = kept?;
     tell(&recording, &self::ended(&ending), report)?;
+    replaced?;
     match (ending, waited) {
         (Ending::Exited(status), _) => Failure::of_program(status),
         (_, Some(status)) if !is_time_over => Failure::of_program(status),
@@ -180,25 +188,60 @@ pub fn run_machine(args: &LiveArgs, output: &Path, report: &Report) -> Result<()
         granule_bytes: args.granule,
         duration: args.duration,
     };
-    let (recording, ()) = watched(args, &Stop::default(), |stop, progress| {
-        machine::record(&options, stop, progress).map(|recording| (recording, ()))
-    })?;
-    keep(&recording, "stopped", output, report)
+    let mut journal = Journal::create(output).map_err(Failure::failed)?;
+    let recorded = watched(args, &Stop::default(), |stop, progress| {
+        machine::record(&options, &mut journal, stop, progress)
+    });
+    let (recording, cut_short) = recorded.map_err(|error| kept_until(error, &journal, output))?;
+    let replaced = replace(journal, &recording, cut_short, output);
+    tell(&recording, "stopped", report)?;
+    replaced
+}
+
+/// The failure of a recording that has perhaps begun, whose slices are then kept.
+fn kept_until(error: CaptureError, journal: &Journal, output: &Path) -> Failure {
+    let slices = journal.slices();
+    match super::advise(error) {
+        Failure::Failed(error) if journal.is_in_place() => {
+            Failure::failed(anyhow!("{error}; {} has the {slices} slices until then", output.display()))
+        }
+        other => other,
+    }
+}
+
+/// Puts the recording in the place of its journal. A recording that could not be written to its end is a failure, and what there is of
+/// it is kept: in its final form, which is smaller, or as the journal.
+fn replace(
+    journal: Journal,
+    recording: &Recording,
+    cut_short: Option<TraceError>,
+    output: &Path,
+) -> Result<(), Failure> {
+    let (slices, was_in_place) = (journal.slices(), journal.is_in_place());
+    let replaced = journal.replace(recording);
+    if replaced.is_err() && !was_in_place {
+        return replaced.map_err(Failure::failed);
+    }
+    let Some(error) = cut_short.or(replaced.err()) else { return Ok(()) };
+    Err(Failure::failed(anyhow!(
+        "{error}; the recording ended there, and {} has its {slices} slices until then",
+        output.display()
+    )))
 }
 
 /// Records something until it is interrupted, under a bar of slices where no program needs the terminal.
 fn watched<T>(
     args: &LiveArgs,
     stop: &Stop,
-    record: impl FnOnce(&Stop, &dyn Fn(usize)) -> Result<(Recording, T), CaptureError>,
-) -> Result<(Recording, T), Failure> {
+    record: impl FnOnce(&Stop, &dyn Fn(usize)) -> Result<T, CaptureError>,
+) -> Result<T, CaptureError> {
     interrupt::pass_on(stop, Stop::stop, interrupt::Second::Ends);
     let slices = args.duration.map(|duration| (duration.as_nanos() / args.slice.as_nanos()) as u64);
     let is_alone = args.pid.is_some() || args.machine;
     let bar = is_alone.then(|| CountingBar::new(slices));
     let recorded = record(stop, &|slices| bar.iter().for_each(|bar| bar.set(slices as u64)));
     bar.iter().for_each(|bar| bar.finish(0));
-    recorded.map_err(super::advise)
+    recorded
 }
 
 /// Writes a recording, and the report about it.

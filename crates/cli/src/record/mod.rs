@@ -180,9 +180,6 @@ pub fn advise(error: CaptureError) -> Failure {
             "; run as root, or lower kernel.perf_event_paranoid to 1"
         }
         CaptureError::Source { .. } => "; run as the program's owner or as root",
-        CaptureError::NothingSeen { .. } => {
-            "; if it maps memory at all, a shorter --slice (10ms) or --source faults sees more of it"
-        }
         _ => "",
     };
     Failure::failed(anyhow!("{error}{advice}"))

@@ -8,7 +8,7 @@ use clap::Args;
 use tiermem_place::capture::perf_mem::{self, ImportOptions, PerfMemError, RecordOptions};
 use tiermem_place::capture::{Stop, lackey};
 use tiermem_trace::parse_count;
-use tiermem_trace::recording::Recording;
+use tiermem_trace::recording::{Journal, Recording};
 
 use super::Report;
 use super::live::{LiveArgs, keep};
@@ -42,7 +42,7 @@ fn count(text: &str) -> Result<u64, String> {
 /// Makes a recording of texts.
 pub fn import(args: &PerfArgs, live: &LiveArgs, output: &Path, report: &Report) -> Result<(), Failure> {
     let options = import_options(args, live);
-    let (stop, bar) = begin();
+    let (stop, bar) = begin(output)?;
     let imported = perf_mem::import_with(&args.import, &options, &stop, |bytes, _| bar.set(bytes));
     bar.finish(0);
     keep(&imported.map_err(advise)?, "end of the text", output, report)
@@ -64,7 +64,7 @@ pub fn perf_mem(
         import: import_options(args, live),
         ..RecordOptions::default()
     };
-    let (stop, bar) = begin();
+    let (stop, bar) = begin(output)?;
     let recorded = perf_mem::record(&options, &stop, |bytes, _| bar.set(bytes));
     bar.finish(0);
     keep(&recorded.map_err(advise)?, "perf", output, report)
@@ -80,7 +80,7 @@ pub fn lackey(
     let slice_ns = live.slice.as_nanos() as u64;
     let options =
         lackey::Options { command, slice_ns, granule_bytes: live.granule, ..lackey::Options::default() };
-    let (stop, bar) = begin();
+    let (stop, bar) = begin(output)?;
     let recorded: Result<Recording, _> = lackey::record(&options, &stop, |accesses| bar.set(accesses));
     bar.finish(0);
     keep(&recorded.map_err(super::advise)?, "valgrind", output, report)
@@ -97,10 +97,12 @@ fn import_options(args: &PerfArgs, live: &LiveArgs) -> ImportOptions {
     }
 }
 
-fn begin() -> (Stop, CountingBar) {
+fn begin(output: &Path) -> Result<(Stop, CountingBar), Failure> {
+    // What cannot be written is no reason to start a program.
+    Journal::create(output).map(drop).map_err(Failure::failed)?;
     let stop = Stop::default();
     interrupt::pass_on(&stop, Stop::stop, interrupt::Second::Ends);
-    (stop, CountingBar::new(None))
+    Ok((stop, CountingBar::new(None)))
 }
 
 fn advise(error: PerfMemError) -> Failure {

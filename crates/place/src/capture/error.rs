@@ -47,7 +47,7 @@ pub enum CaptureError {
     /// The page map does not tell frames to this user.
     #[error("the kernel does not tell physical addresses to this user")]
     Hidden,
-    /// What Lackey says could not be read, or the trace could not be written.
+    /// What Lackey says could not be read, or the trace or the recording could not be written.
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The program's end could not be waited for.
@@ -88,18 +88,4 @@ pub enum CaptureError {
     /// The machine's memory cannot be looked at.
     #[error("the machine's memory cannot be looked at: {0}")]
     Machine(io::Error),
-    /// The program ended before anything was seen.
-    #[error("the program ended after {milliseconds} ms, before anything was seen of it")]
-    NothingSeen {
-        /// How long it was there.
-        milliseconds: u128,
-    },
-    /// No accesses were seen of a program that is still running.
-    #[error("nothing was seen of the program in {milliseconds} ms{}{notes}", if notes.is_empty() { "" } else { ": " })]
-    SawNothing {
-        /// How long it was looked at.
-        milliseconds: u128,
-        /// What the sources say to that.
-        notes: String,
-    },
 }

@@ -3,58 +3,95 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tiermem_sys::cpu_time;
-use tiermem_trace::recording::{Cost, Head, Mode, Recording, Region, Sample, Slice, Source};
+use tiermem_trace::TraceError;
+use tiermem_trace::recording::{Cost, Head, Journal, Recording, Slice, Source};
 
 use super::numa_residency::{Located, Whereabouts};
-use super::observer::Observer;
+use super::observer::{Looked, Observer};
 pub use super::options::{Closer, Ending, Options, SourceKind, Target};
 use super::{CaptureError, Stop};
 
-/// The largest range of one sample: its bytes are a number of 32 bits.
-pub(super) const SAMPLE_BYTES_MAX: u64 = 1 << 30;
+/// A recording that has come to its end.
+#[derive(Debug)]
+pub struct Recorded {
+    /// What was seen. Nothing, with a note, if the program ended before the first slice.
+    pub recording: Recording,
+    /// How it ended.
+    pub ending: Ending,
+    /// Why it ended early, if the journal could not be written on: the disk is full, say. The slices until then are in the recording.
+    pub cut_short: Option<TraceError>,
+}
 
-/// Records a program. `progress` gets the slices so far. A program that was started here does not outlive this call.
+/// Records a program into a journal. `progress` gets the slices so far. A program that was started here does not outlive this call.
 ///
 /// # Errors
-/// If the program cannot be started or observed, if a source cannot work here, or if it ended before anything was seen.
+/// If the program cannot be started or observed, or if a source cannot work here. The journal has the slices before that.
 pub fn record(
     options: &Options,
+    journal: &mut Journal,
     stop: &Stop,
     mut progress: impl FnMut(usize),
-) -> Result<(Recording, Ending), CaptureError> {
+) -> Result<Recorded, CaptureError> {
     let mut recorder = Recorder {
         begun: Instant::now(),
         began_unix_ns: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
         cpu_before: cpu_time::thread_cpu_time(),
         observer: Observer::begin(options, stop)?,
         whereabouts: Whereabouts::new(),
-        samples: Vec::new(),
-        slices: Vec::new(),
+        last_start_ns: None,
     };
     let mut pieces = Vec::new();
+    let mut samples = Vec::new();
+    let mut cut_short = None;
+    let mut has_seen = false;
     let ended = loop {
-        let Recorder { observer, whereabouts, samples, slices, begun, .. } = &mut recorder;
-        let slice = slices.len() as u32;
         pieces.clear();
-        let Some(looked) = observer.slice(stop, |piece| pieces.push(piece), &mut |_| {})? else { break true };
-        match whereabouts {
+        let Some(looked) = recorder.observer.slice(stop, |piece| pieces.push(piece), &mut |_| {})? else {
+            break true;
+        };
+        samples.clear();
+        match &mut recorder.whereabouts {
             Some(whereabouts) => {
-                whereabouts.locate(observer.process.pid, slice, &pieces, &mut |it| samples.push(it));
+                whereabouts
+                    .locate(recorder.observer.process.pid, &pieces, &mut |it| samples.push(it.sample()));
             }
-            None => samples.extend(pieces.iter().map(|piece| Located::unknown(slice, *piece))),
+            None => samples.extend(pieces.iter().map(|piece| Located::unknown(*piece).sample())),
         }
-        let start_ns = (looked.begun - *begun).as_nanos() as u64;
-        let start_ns = slices.last().map_or(start_ns, |last: &Slice| start_ns.max(last.start_ns + 1));
-        slices.push(Slice { start_ns, end_ns: ((looked.end - *begun).as_nanos() as u64).max(start_ns) });
-        progress(slices.len());
-        if looked.ended || stop.is_asked() || options.duration.is_some_and(|most| begun.elapsed() >= most) {
+        has_seen |= !samples.is_empty();
+        let slice = recorder.slice_of(looked);
+        let head = recorder.head(options, journal.slices());
+        let regions = recorder.observer.regions.numbered();
+        if let Err(error) = journal.slice(&head, slice, regions, &samples) {
+            cut_short = Some(error);
+            break recorder.watch_out(stop);
+        }
+        progress(journal.slices());
+        let is_over = options.duration.is_some_and(|most| recorder.begun.elapsed() >= most);
+        if looked.ended || stop.is_asked() || is_over {
             break looked.ended;
         }
     };
     // A request to stop has ended the program as well.
     let ending = recorder.observer.process.finish(ended && !stop.is_asked())?;
-    let recording = recorder.finish(options, ending)?;
-    Ok((recording, ending))
+    recorder.observer.end_sources();
+    let mut head = recorder.head(options, journal.slices());
+    if let Some(error) = &cut_short {
+        let slices = journal.slices();
+        head.notes
+            .push(format!("the recording ended after slice {slices}, as it could not be written: {error}"));
+    }
+    if !has_seen {
+        let milliseconds = recorder.begun.elapsed().as_millis();
+        head.notes.push(match ending {
+            Ending::Stopped => format!("nothing was seen of the program in {milliseconds} ms"),
+            Ending::Exited(_) | Ending::Gone => format!(
+                "the program ended after {milliseconds} ms, before anything was seen of it; a shorter --slice or --source faults \
+                 sees more"
+            ),
+        });
+    }
+    let recording = journal.end(head, recorder.observer.regions.numbered())?;
+    Ok(Recorded { recording, ending, cut_short })
 }
 
 struct Recorder<'a> {
@@ -64,58 +101,54 @@ struct Recorder<'a> {
     cpu_before: Duration,
     /// If there are several nodes.
     whereabouts: Option<Whereabouts>,
-    /// What was seen, before regions have their final form.
-    samples: Vec<Located>,
-    slices: Vec<Slice>,
+    /// Of the last slice.
+    last_start_ns: Option<u64>,
 }
 
 impl Recorder<'_> {
-    fn finish(self, options: &Options, ending: Ending) -> Result<Recording, CaptureError> {
-        let Recorder {
-            mut observer,
-            begun,
-            began_unix_ns,
-            cpu_before,
-            whereabouts,
-            samples: located,
-            slices,
-        } = self;
-        observer.end_sources();
-        let wall = begun.elapsed();
-        if located.is_empty() {
-            let milliseconds = wall.as_millis();
-            return Err(match ending {
-                Ending::Exited(_) | Ending::Gone => CaptureError::NothingSeen { milliseconds },
-                Ending::Stopped => {
-                    CaptureError::SawNothing { milliseconds, notes: observer.notes.join("; ") }
-                }
-            });
+    /// A slice that was looked at: it starts after the one before it, whatever the clock says.
+    fn slice_of(&mut self, looked: Looked) -> Slice {
+        let start_ns = (looked.begun - self.begun).as_nanos() as u64;
+        let start_ns = self.last_start_ns.map_or(start_ns, |last| start_ns.max(last + 1));
+        self.last_start_ns = Some(start_ns);
+        Slice { start_ns, end_ns: ((looked.end - self.begun).as_nanos() as u64).max(start_ns) }
+    }
+
+    /// Lets a program that was started here go on, unobserved. Whether it ended.
+    fn watch_out(&mut self, stop: &Stop) -> bool {
+        /// Longest delay until a request to stop is noticed.
+        const STEP: Duration = Duration::from_millis(100);
+        self.observer.end_sources();
+        let Observer { process, .. } = &self.observer;
+        while process.program.is_some() && !stop.is_asked() {
+            if process.watch.wait(STEP) {
+                return true;
+            }
         }
-        let cost = cost(&observer, wall, cpu_before);
-        let notes = notes(&observer, options, slices.len());
-        let (regions, places) = observer.regions.finish();
-        let samples = samples_of(located, &regions, &places);
+        false
+    }
+
+    /// What is known by now of the recording, but for its slices and regions.
+    fn head(&self, options: &Options, slices: usize) -> Head {
+        let observer = &self.observer;
         let command = match &options.target {
             Target::Command(words) => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             Target::Process(_) => Vec::new(),
         };
-        let head = Head {
+        let tells_level = self.whereabouts.is_some();
+        let sources = observer.infos.iter().map(|source| Source { tells_level, ..source.clone() });
+        Head {
             version: Head::VERSION,
             command,
-            executable: observer.executable,
-            began_unix_ns,
+            executable: observer.executable.clone(),
+            began_unix_ns: self.began_unix_ns,
             granule_bytes: options.granule_bytes,
-            slices,
-            sources: observer
-                .infos
-                .into_iter()
-                .map(|source| Source { tells_level: whereabouts.is_some(), ..source })
-                .collect(),
-            regions,
-            cost,
-            notes,
-        };
-        Ok(Recording { head, samples })
+            slices: Vec::new(),
+            sources: sources.collect(),
+            regions: Vec::new(),
+            cost: cost(observer, self.begun.elapsed(), self.cpu_before),
+            notes: notes(observer, options, slices),
+        }
     }
 }
 
@@ -132,34 +165,6 @@ fn cost(observer: &Observer<'_>, wall: Duration, cpu_before: Duration) -> Cost {
         },
         agent_cpu_s: observer.agent_cpu().as_secs_f64(),
     }
-}
-
-/// Samples in the regions' final form: `places` has the number there of each region that pieces name. Long pieces are several samples.
-fn samples_of(located: Vec<Located>, regions: &[Region], places: &[u32]) -> Vec<Sample> {
-    let mut samples = Vec::with_capacity(located.len());
-    for Located { slice, piece, level, node } in located {
-        let region = places[piece.region as usize];
-        let start = regions[region as usize].start;
-        let (mut from, end) = (piece.address, piece.address + piece.bytes);
-        while from < end {
-            let bytes = (end - from).min(SAMPLE_BYTES_MAX);
-            samples.push(Sample {
-                slice,
-                region,
-                offset: from - start,
-                bytes: bytes as u32,
-                weight: (piece.weight * bytes as f64 / piece.bytes as f64) as f32,
-                latency_cycles: 0.0,
-                source: piece.source,
-                op: piece.op,
-                level,
-                mode: Mode::Unknown,
-                node,
-            });
-            from += bytes;
-        }
-    }
-    samples
 }
 
 /// Notes for the reader of the recording.

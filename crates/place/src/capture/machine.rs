@@ -4,11 +4,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tiermem_sys::cpu_time;
 use tiermem_sys::numa::{self, Ram};
+use tiermem_trace::TraceError;
 use tiermem_trace::recording::{
-    Cost, Executable, Head, Level, Mode, Recording, Region, RegionKind, Sample, Slice,
+    Cost, Head, Journal, JournalSample, Level, NumberedRegion, Recording, Region, RegionKind, Slice,
 };
 
-use super::live::SAMPLE_BYTES_MAX;
 use super::sampling::Source;
 use super::sampling::damon::Damon;
 use super::{CaptureError, Stop};
@@ -27,43 +27,58 @@ pub struct Options {
     pub duration: Option<Duration>,
 }
 
-/// Records all of the machine's memory until it is asked to stop. `progress` gets the slices so far.
+/// Records all of the machine's memory into a journal until it is asked to stop. `progress` gets the slices so far. Why it ended early
+/// stands beside the recording, if the journal could not be written on.
 ///
 /// # Errors
 /// If the kernel does not show physical addresses to this user, has no DAMON for them, or DAMON
 /// is in use already. If the monitor disappears later, the recording ends there and says so.
 pub fn record(
     options: &Options,
+    journal: &mut Journal,
     stop: &Stop,
     mut progress: impl FnMut(usize),
-) -> Result<Recording, CaptureError> {
+) -> Result<(Recording, Option<TraceError>), CaptureError> {
     let ram = numa::ram().map_err(CaptureError::Machine)?;
     let mut damon = Damon::open_machine(&ram).map_err(CaptureError::Machine)?;
     let (begun, cpu_before) = (Instant::now(), cpu_time::thread_cpu_time());
     let began_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-    let (mut slices, mut samples): (Vec<Slice>, Vec<Sample>) = (Vec::new(), Vec::new());
+    let regions = regions(&ram);
+    let head = |damon: &Damon, lost: Option<&str>| Head {
+        version: Head::VERSION,
+        began_unix_ns,
+        granule_bytes: options.granule_bytes,
+        sources: vec![damon.describe()],
+        cost: Cost {
+            wall_s: begun.elapsed().as_secs_f64(),
+            recorder_cpu_s: (cpu_time::thread_cpu_time() - cpu_before).as_secs_f64(),
+            ..Cost::default()
+        },
+        notes: damon.notes().into_iter().chain(lost.map(str::to_owned)).collect(),
+        ..Head::default()
+    };
+    let mut samples: Vec<JournalSample> = Vec::new();
+    let mut cut_short = None;
     let is_over = || stop.is_asked() || options.duration.is_some_and(|most| begun.elapsed() >= most);
-    let mut lost = None;
-    while lost.is_none() && !is_over() {
+    let mut lost: Option<String> = None;
+    while lost.is_none() && cut_short.is_none() && !is_over() {
         let start = begun.elapsed();
         let until = start + options.slice;
         while begun.elapsed() < until && !is_over() {
             std::thread::sleep(STEP.min(until.saturating_sub(begun.elapsed())));
         }
-        let slice = slices.len() as u32;
+        samples.clear();
         let mut each = |address: u64, bytes: u64, weight: f64| {
-            pieces(&ram, address, bytes, |region, offset, part| {
-                samples.push(Sample {
-                    slice,
+            pieces(&ram, address, bytes, |region, address, part| {
+                samples.push(JournalSample {
                     region: region as u32,
-                    offset,
-                    bytes: part as u32,
-                    weight: (weight * part as f64 / bytes as f64) as f32,
-                    latency_cycles: 0.0,
+                    address,
+                    bytes: part,
+                    weight: weight * part as f64 / bytes as f64,
+                    resident: part,
                     source: 0,
                     op: tiermem_base::Op::Load,
                     level: Level::Unknown,
-                    mode: Mode::Unknown,
                     node: ram[region].node.min(u32::from(u8::MAX - 1)) as u8,
                 });
             });
@@ -73,63 +88,46 @@ pub fn record(
         lost = collected
             .err()
             .map(|error| format!("the kernel's monitor went away: {error}; the recording ends there"));
-        slices.push(Slice { start_ns: start.as_nanos() as u64, end_ns: (start + length).as_nanos() as u64 });
-        progress(slices.len());
+        let slice = Slice { start_ns: start.as_nanos() as u64, end_ns: (start + length).as_nanos() as u64 };
+        let written = journal.slice(&head(&damon, lost.as_deref()), slice, regions.clone(), &samples);
+        cut_short = written.err();
+        progress(journal.slices());
     }
-    let source = damon.describe();
     damon.finish();
-    let wall = begun.elapsed();
-    let notes: Vec<String> = damon.notes().into_iter().chain(lost).collect();
-    if samples.is_empty() {
-        let (milliseconds, notes) = (wall.as_millis(), notes.join("; "));
-        return Err(CaptureError::SawNothing { milliseconds, notes });
+    let mut head = head(&damon, lost.as_deref());
+    if let Some(error) = &cut_short {
+        head.notes.push(format!("the recording ended as it could not be written: {error}"));
     }
-    let last_slice = slices.len().saturating_sub(1) as u32;
-    let head = Head {
-        version: Head::VERSION,
-        command: Vec::new(),
-        executable: Executable::default(),
-        began_unix_ns,
-        granule_bytes: options.granule_bytes,
-        slices,
-        sources: vec![source],
-        regions: regions(&ram, last_slice),
-        cost: Cost {
-            wall_s: wall.as_secs_f64(),
-            recorder_cpu_s: (cpu_time::thread_cpu_time() - cpu_before).as_secs_f64(),
-            program_cpu_s: 0.0,
-            agent_cpu_s: 0.0,
-        },
-        notes,
-    };
-    Ok(Recording { head, samples })
+    Ok((journal.end(head, regions)?, cut_short))
 }
 
-/// Tells the parts of a stretch of addresses that are memory: number, offset and bytes.
+/// Tells the parts of a stretch of addresses that are memory: number, address and bytes.
 fn pieces(ram: &[Ram], address: u64, bytes: u64, mut each: impl FnMut(usize, u64, u64)) {
     let end = address.saturating_add(bytes);
     let first = ram.partition_point(|it| it.end <= address);
     for (region, it) in ram.iter().enumerate().skip(first).take_while(|(_, it)| it.start < end) {
-        let (mut from, until) = (address.max(it.start), end.min(it.end));
-        while from < until {
-            let part = (until - from).min(SAMPLE_BYTES_MAX);
-            each(region, from - it.start, part);
-            from += part;
+        let (from, until) = (address.max(it.start), end.min(it.end));
+        if from < until {
+            each(region, from, until - from);
         }
     }
 }
 
 /// A region for each stretch of memory. No program has it, so that no plan speaks of it.
-fn regions(ram: &[Ram], last_slice: u32) -> Vec<Region> {
-    let region = |(number, it): (usize, &Ram)| Region {
-        name: format!("node {} ram {}", it.node, number + 1),
-        kind: RegionKind::Special,
-        start: it.start,
-        bytes: it.end - it.start,
-        last_slice,
-        ..Region::default()
+fn regions(ram: &[Ram]) -> Vec<NumberedRegion> {
+    let region = |(number, it): (u32, &Ram)| NumberedRegion {
+        number,
+        within: None,
+        is_mapped: true,
+        region: Region {
+            name: format!("node {} ram {}", it.node, number + 1),
+            kind: RegionKind::Special,
+            start: it.start,
+            bytes: it.end - it.start,
+            ..Region::default()
+        },
     };
-    ram.iter().enumerate().map(region).collect()
+    (0..).zip(ram).map(region).collect()
 }
 
 #[cfg(test)]
@@ -137,22 +135,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_seen_lies_in_memory_and_in_pieces_that_a_sample_can_tell() {
+    fn what_is_seen_lies_in_memory() {
         let of = |start: u64, end: u64, node| Ram { start, end, node };
         let ram = [of(0x1000, 0x9000, 0), of(1 << 20, 3 << 30, 0), of(3 << 30, 5 << 30, 1)];
         let parts = |address, bytes| {
             let mut found = Vec::new();
-            pieces(&ram, address, bytes, |region, offset, part| found.push((region, offset, part)));
+            pieces(&ram, address, bytes, |region, address, part| found.push((region, address, part)));
             found
         };
-        assert_eq!(parts(0, 0x2000), [(0, 0, 0x1000)]);
+        assert_eq!(parts(0, 0x2000), [(0, 0x1000, 0x1000)]);
         assert_eq!(parts(0x9000, 0x1000), []);
-        assert_eq!(parts(0x8000, 1 << 20), [(0, 0x7000, 0x1000), (1, 0, 0x8000)]);
-        assert_eq!(
-            parts((3 << 30) - 4096, 2 << 30),
-            [(1, (3 << 30) - (1 << 20) - 4096, 4096), (2, 0, 1 << 30), (2, 1 << 30, (1 << 30) - 4096)]
-        );
-        let names: Vec<String> = regions(&ram, 3).into_iter().map(|it| it.name).collect();
+        assert_eq!(parts(0x8000, 1 << 20), [(0, 0x8000, 0x1000), (1, 1 << 20, 0x8000)]);
+        let last = 3 << 30;
+        assert_eq!(parts(last - 4096, 2 << 30), [(1, last - 4096, 4096), (2, last, (2 << 30) - 4096)]);
+        let names: Vec<String> = regions(&ram).into_iter().map(|it| it.region.name).collect();
         assert_eq!(names, ["node 0 ram 1", "node 0 ram 2", "node 1 ram 3"]);
     }
 }

@@ -50,10 +50,17 @@ pub(super) struct Names {
 }
 
 impl Names {
+    /// Takes in which files are programs; before any of these mappings gets its name.
+    pub fn learn<'a>(&mut self, lines: impl Iterator<Item = &'a MapLine>) {
+        let programs = lines.filter(|line| line.is_code()).filter_map(MapLine::file).map(str::to_owned);
+        self.programs.extend(programs);
+    }
+
     /// None yet, for regions among these.
     pub fn among<'a>(lines: impl Iterator<Item = &'a MapLine>) -> Self {
-        let programs = lines.filter(|line| line.is_code()).filter_map(MapLine::file).map(str::to_owned);
-        Names { programs: programs.collect(), ..Names::default() }
+        let mut names = Names::default();
+        names.learn(lines);
+        names
     }
 
     /// A name for the region of a mapping. `before` is the mapping below it in memory.

@@ -4,7 +4,7 @@ use std::fs;
 
 use tiermem_base::Rng;
 use tiermem_sys::numa::{self, Topology};
-use tiermem_trace::recording::{Level, NODE_UNKNOWN};
+use tiermem_trace::recording::{JournalSample, Level, NODE_UNKNOWN};
 
 use super::observer::Piece;
 
@@ -15,8 +15,6 @@ const ASKED: u64 = 8;
 /// What was seen, and where it lies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Located {
-    /// The slice in which it was seen.
-    pub slice: u32,
     /// The piece of memory.
     pub piece: Piece,
     /// Whether on the program's own node.
@@ -27,8 +25,14 @@ pub(super) struct Located {
 
 impl Located {
     /// Somewhere.
-    pub fn unknown(slice: u32, piece: Piece) -> Self {
-        Located { slice, piece, level: Level::Unknown, node: NODE_UNKNOWN }
+    pub fn unknown(piece: Piece) -> Self {
+        Located { piece, level: Level::Unknown, node: NODE_UNKNOWN }
+    }
+
+    /// The sample for a recording.
+    pub fn sample(self) -> JournalSample {
+        let Located { piece: Piece { region, source, op, address, bytes, weight }, level, node } = self;
+        JournalSample { region, address, bytes, weight, resident: bytes, source, op, level, node }
     }
 }
 
@@ -52,7 +56,7 @@ impl Whereabouts {
 
     /// Tells where what was seen in a slice lies now, in parts where it lies on several nodes. What belongs to the node on which
     /// the program ran last is local.
-    pub fn locate(&mut self, pid: u32, slice: u32, pieces: &[Piece], each: &mut impl FnMut(Located)) {
+    pub fn locate(&mut self, pid: u32, pieces: &[Piece], each: &mut impl FnMut(Located)) {
         self.addresses.clear();
         for piece in pieces {
             self.addresses.extend(asked(piece));
@@ -68,7 +72,7 @@ impl Whereabouts {
             nodes = rest;
             let mut known: Vec<u8> = of.iter().filter_map(|node| u8::try_from(*node).ok()).collect();
             if !told || known.is_empty() {
-                each(Located::unknown(slice, *piece));
+                each(Located::unknown(*piece));
                 continue;
             }
             known.sort_unstable();
@@ -80,7 +84,7 @@ impl Whereabouts {
                     Some(_) => Level::Remote,
                     None => Level::Unknown,
                 };
-                each(Located { slice, piece: Piece { weight, ..*piece }, level, node });
+                each(Located { piece: Piece { weight, ..*piece }, level, node });
             }
         }
     }
@@ -140,9 +144,9 @@ mod tests {
         let mut whereabouts =
             Whereabouts { machine: Topology::read(), addresses: Vec::new(), nodes: Vec::new() };
         let mut found = Vec::new();
-        whereabouts.locate(std::process::id(), 3, &pieces, &mut |it| found.push(it));
+        whereabouts.locate(std::process::id(), &pieces, &mut |it| found.push(it));
         let weight: f64 = found.iter().map(|it| it.piece.weight).sum();
-        assert!((weight - 2.0).abs() < 1e-9 && found.iter().all(|it| it.slice == 3), "{found:?}");
+        assert!((weight - 2.0).abs() < 1e-9, "{found:?}");
         // Nothing is mapped there.
         assert_eq!(found.last().map(|it| it.level), Some(Level::Unknown));
     }

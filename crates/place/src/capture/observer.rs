@@ -199,11 +199,13 @@ impl<'a> Observer<'a> {
     fn open_sources(&mut self) -> Result<(), CaptureError> {
         self.end_sources();
         for kind in &self.options.sources {
-            let source = self.open(*kind).map_err(|source| match source.kind() {
-                // It may have ended before it could be looked at.
-                _ if source.raw_os_error() == Some(NO_PROCESS) && self.process.program.is_some() => {
-                    CaptureError::NothingSeen { milliseconds: self.next.elapsed().as_millis() }
-                }
+            let opened = self.open(*kind);
+            // It may have ended before it could be looked at.
+            let has_gone = |error: &io::Error| error.raw_os_error() == Some(NO_PROCESS);
+            if self.process.program.is_some() && opened.as_ref().is_err_and(has_gone) {
+                break;
+            }
+            let source = opened.map_err(|source| match source.kind() {
                 io::ErrorKind::NotFound
                     if !fs::exists(format!("/proc/{}", self.process.pid)).unwrap_or(true) =>
                 {

@@ -4,10 +4,11 @@
 //! granules, protections differ, allocators grow. So adjacent mappings of one kind are one
 //! region, and a region that overlaps an earlier one is the same region, grown or shrunk.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use tiermem_model::placement::PlannedRegion;
-use tiermem_trace::recording::{Region, RegionKind};
+use tiermem_trace::recording::{NumberedRegion, Region, RegionKind};
 
 use super::build_id;
 use super::maps::MapLine;
@@ -22,6 +23,7 @@ pub(crate) struct Regions {
     current: Vec<Run>,
     /// Build-ids of their files, as far as they were requested.
     build_ids: HashMap<u32, Option<String>>,
+    names: Names,
 }
 
 #[derive(Clone, Debug)]
@@ -34,6 +36,8 @@ struct Known {
     last_slice: u32,
     /// The region that it became a part of.
     within: Option<u32>,
+    /// Its name; empty until the end of the slice in which it appeared.
+    name: String,
 }
 
 /// A stretch of addresses of one region.
@@ -79,7 +83,8 @@ impl Regions {
             let region = match same.split_first() {
                 None => {
                     let (origin, first_slice, last_slice) = (run.start, slice, slice);
-                    self.known.push(Known { line: run, origin, first_slice, last_slice, within: None });
+                    let (within, name) = (None, String::new());
+                    self.known.push(Known { line: run, origin, first_slice, last_slice, within, name });
                     self.known.len() as u32 - 1
                 }
                 Some((&first, others)) => {
@@ -87,7 +92,12 @@ impl Regions {
                     for &other in others {
                         let MapLine { start, end, offset, .. } = self.known[other as usize].line;
                         self.known[other as usize].within = Some(first);
-                        let into = &mut self.known[first as usize].line;
+                        let name = std::mem::take(&mut self.known[other as usize].name);
+                        let Known { line: into, name: own, .. } = &mut self.known[first as usize];
+                        // What is known by a name already keeps it.
+                        if own.is_empty() {
+                            *own = name;
+                        }
                         if start < into.start {
                             (into.start, into.offset) = (start, offset);
                         }
@@ -145,7 +155,7 @@ impl Regions {
 
     /// The regions that are there: number, start, and what a plan knows of them.
     pub fn planned(&mut self) -> Vec<(u32, u64, PlannedRegion)> {
-        let Regions { known, current, build_ids } = self;
+        let Regions { known, current, build_ids, .. } = self;
         let mut of = |id: &u32| {
             let line = &known[*id as usize].line;
             let build_id = build_ids.entry(*id).or_insert_with(|| build_id(line)).clone();
@@ -174,28 +184,52 @@ impl Regions {
         naming::kind(&self.known[id as usize].line) != RegionKind::Special
     }
 
-    /// The regions for a recording, and for each one that was found the place of its region there.
-    pub fn finish(self) -> (Vec<Region>, Vec<u32>) {
-        let mut order: Vec<u32> =
-            (0..self.known.len() as u32).filter(|id| self.known[*id as usize].within.is_none()).collect();
-        order.sort_by_key(|id| (self.known[*id as usize].line.start, *id));
-        let mut places = vec![0; self.known.len()];
-        for (place, id) in order.iter().enumerate() {
-            places[*id as usize] = place as u32;
-        }
-        for id in 0..self.known.len() as u32 {
-            places[id as usize] = places[whole(&self.known, id) as usize];
-        }
-        let ordered: Vec<&Known> = order.iter().map(|id| &self.known[*id as usize]).collect();
-        let mut names = Names::among(ordered.iter().map(|it| &it.line));
-        let before = std::iter::once(None).chain(ordered.iter().map(|it| Some(&it.line)));
-        let region = |(it, before): (&&Known, Option<&MapLine>)| Region {
-            name: names.name(&it.line, before),
-            build_id: build_id(&it.line),
-            ..naming::region(&it.line, it.first_slice, it.last_slice)
+    /// Gives names to regions that are mapped and have none. Where a program's memory lies differs from run to run, so what has
+    /// no name of its own is numbered as it appears, and the largest first of what appeared in one slice.
+    fn name_new(&mut self) {
+        let Regions { known, current, names, .. } = self;
+        let mut new: Vec<u32> =
+            current.iter().map(|run| run.region).filter(|id| known[*id as usize].name.is_empty()).collect();
+        let key = |id: &u32| {
+            let Known { line, first_slice, .. } = &known[*id as usize];
+            match naming::kind(line) {
+                RegionKind::Anonymous => {
+                    (*first_slice, Reverse(line.end - line.start), Reverse(line.start), *id)
+                }
+                // Parts of a file lie in the same order wherever it is mapped.
+                _ => (*first_slice, Reverse(u64::MAX), Reverse(u64::MAX - line.start), *id),
+            }
         };
-        let regions = ordered.iter().zip(before).map(region).collect();
-        (regions, places)
+        new.sort_unstable_by_key(key);
+        new.dedup();
+        names.learn(new.iter().map(|id| &known[*id as usize].line));
+        for id in new {
+            let line = &known[id as usize].line;
+            let at = current.partition_point(|run| run.end < line.start);
+            let before = current.get(at).filter(|run| run.end == line.start && run.region != id);
+            let name = names.name(line, before.map(|run| &known[run.region as usize].line));
+            known[id as usize].name = name;
+        }
+    }
+
+    /// The regions as they are now, for a recording: those that were named, which are all that anything was seen in.
+    pub fn numbered(&mut self) -> Vec<NumberedRegion> {
+        self.name_new();
+        let Regions { known, current, build_ids, .. } = self;
+        let mut is_mapped = vec![false; known.len()];
+        current.iter().for_each(|run| is_mapped[run.region as usize] = true);
+        let mut numbered = Vec::new();
+        for (number, (it, is_mapped)) in (0..).zip(known.iter().zip(is_mapped)) {
+            if it.name.is_empty() && it.within.is_none() {
+                continue;
+            }
+            let id = number;
+            let build_id = build_ids.entry(id).or_insert_with(|| build_id(&it.line)).clone();
+            let region = naming::region(&it.line, it.first_slice, it.last_slice);
+            let region = Region { name: it.name.clone(), build_id, ..region };
+            numbered.push(NumberedRegion { number, within: it.within, is_mapped, region });
+        }
+        numbered
     }
 }
 
@@ -218,10 +252,24 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The regions in the order of addresses, and for each number the place of its region among them.
+    fn finish(mut regions: Regions) -> (Vec<Region>, Vec<u32>) {
+        let numbered = regions.numbered();
+        let mut order: Vec<_> = numbered.iter().filter(|it| it.within.is_none()).collect();
+        order.sort_by_key(|it| it.region.start);
+        let place = |number: u32| {
+            let number = whole(&regions.known, number);
+            order.iter().position(|it| it.number == number).map_or(u32::MAX, |at| at as u32)
+        };
+        let places = (0..regions.known.len() as u32).map(place).collect();
+        (order.into_iter().map(|it| it.region.clone()).collect(), places)
+    }
+
     fn regions(updates: &[&str]) -> Regions {
         let mut regions = Regions::default();
         for (slice, text) in updates.iter().enumerate() {
             regions.update(&maps::parse(text).unwrap(), slice as u32);
+            regions.numbered();
         }
         regions
     }
@@ -233,7 +281,7 @@ mod tests {
         let regions = regions(&[text]);
         assert_eq!(regions.find(0x1ffff), regions.find(0x20000));
         assert_eq!((regions.find(0x30000), regions.find(0x9000)), (None, None));
-        let (regions, _) = regions.finish();
+        let (regions, _) = finish(regions);
         let shape: Vec<_> = regions.iter().map(|it| (it.name.as_str(), it.start, it.bytes)).collect();
         assert_eq!(shape, [("anon 1", 0x10000, 0x20000), ("heap", 0x40000, 0x10000)]);
     }
@@ -245,7 +293,7 @@ mod tests {
             "10000-30000 rw-p 0 00:00 0 \n50000-68000 rw-p 0 00:00 0 \n",
             "10000-68000 rw-p 0 00:00 0 \n",
         ]);
-        let (regions, places) = regions.finish();
+        let (regions, places) = finish(regions);
         assert_eq!(regions.len(), 1);
         assert_eq!((regions[0].start, regions[0].bytes), (0x10000, 0x58000));
         assert_eq!((regions[0].first_slice, regions[0].last_slice), (0, 2));
@@ -259,7 +307,7 @@ mod tests {
         let filled =
             "10000-20000 rw-p 0 00:00 0 \n30000-40000 r--p 0 00:00 0 \n50000-60000 rw-p 0 00:00 0 \n";
         let regions = regions(&[whole, parts, filled, filled, whole, parts, whole]);
-        let (regions, places) = regions.finish();
+        let (regions, places) = finish(regions);
         assert_eq!(
             regions.iter().map(|it| (it.start, it.bytes)).collect::<Vec<_>>(),
             [(0x10000, 0x50000), (0x30000, 0x10000)]
@@ -305,7 +353,7 @@ mod tests {
             let text = format!("10000-20000 r-xp 00000000 08:01 7 {program}{suffix}\n");
             let mut regions = regions(&[&text]);
             let planned = regions.planned()[0].2.build_id.clone();
-            let (recorded, _) = regions.finish();
+            let (recorded, _) = finish(regions);
             assert_eq!(recorded[0].path.as_deref(), Some(program));
             (planned, recorded[0].build_id.clone())
         };
@@ -321,7 +369,7 @@ mod tests {
             "10000-20000 r--s 00000000 08:01 8 /tmp/b\n",
         ]);
         assert_eq!(regions.find(0x10000), Some(1));
-        let (regions, _) = regions.finish();
+        let (regions, _) = finish(regions);
         assert_eq!(regions.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["a file", "b"]);
     }
 
@@ -353,8 +401,9 @@ mod tests {
                 let mut parts = Vec::new();
                 regions.overlapping(0, u64::MAX, &mut parts);
                 prop_assert_eq!(parts.iter().map(|(_, from, to)| to - from).sum::<u64>(), (lines.len() as u64) << 12);
+                regions.numbered();
             }
-            let (regions, places) = regions.finish();
+            let (regions, places) = finish(regions);
             for (address, region) in seen {
                 let region = &regions[places[region as usize] as usize];
                 prop_assert!(region.start <= address && address < region.start + region.bytes);

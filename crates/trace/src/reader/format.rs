@@ -11,6 +11,8 @@ use super::{block, csv, kv, memory};
 static TABLE: &[FormatInfo] = &[
     #[cfg(feature = "parquet")]
     super::parquet::INFO,
+    #[cfg(feature = "parquet")]
+    super::recording_journal::INFO,
     block::vscsi::INFO,
     kv::oracle_general::INFO,
     kv::twitter::INFO,

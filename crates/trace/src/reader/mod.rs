@@ -12,6 +12,8 @@ mod kv;
 mod memory;
 #[cfg(feature = "parquet")]
 mod parquet;
+#[cfg(feature = "parquet")]
+mod recording_journal;
 mod wanted;
 
 use std::io::BufRead;

@@ -12,6 +12,7 @@
 //! | `source`, `level`, `mode`, `node` | UINT_8 | codes as in [`super::Sample`] |
 
 use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,10 +29,12 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use tiermem_base::Op;
 
-use super::{Head, Level, Mode, Recording, Sample};
+use super::{Head, Level, Mode, Recording, Sample, journal};
 use crate::TraceError;
 use crate::writer::output::{Output, write_error};
 
+/// First bytes of a Parquet file.
+const PARQUET: &[u8] = b"PAR1";
 /// Metadata: the [`Head`].
 const HEAD: &str = "tiermem.recording";
 /// How the reason begins for which a Parquet file that is a trace is no recording.
@@ -75,7 +78,7 @@ pub fn write(path: &Path, recording: &Recording) -> Result<(), TraceError> {
     for samples in recording.samples.chunks(GROUP_ROWS) {
         write_group(&mut file, &recording.head, samples).map_err(failed)?;
     }
-    file.into_inner().map_err(failed)?.finish()
+    file.into_inner().map_err(failed)?.finish_durably()
 }
 
 fn write_group(
@@ -141,12 +144,22 @@ fn write_group(
     Ok(())
 }
 
-/// Reads a recording.
+/// Whether a file begins like a recording, or like a trace of the same form.
+pub fn looks_like_one(path: &Path) -> bool {
+    let mut start = [0; journal::MAGIC.len()];
+    let is_read = File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok();
+    is_read && (start == journal::MAGIC || start.starts_with(PARQUET))
+}
+
+/// Reads a recording, complete or a journal of one whose recorder has ended before.
 ///
 /// # Errors
 /// If there is no such file, if it is damaged or cut short, if it is no recording (a trace without regions, say), or
 /// one of a later version.
 pub fn read(path: &Path) -> Result<Recording, TraceError> {
+    if journal::is_one(path) {
+        return journal::read(path);
+    }
     let form = |reason: String| TraceError::Form { path: path.to_owned(), reason };
     let file = File::open(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })?;
     let cut = |error: ParquetError| form(format!("this recording is incomplete ({error}); record it again"));

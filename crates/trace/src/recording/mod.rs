@@ -1,17 +1,19 @@
 //! Recordings: the memory accesses of a program, region by region and slice by slice of time (Fisher 2025, chapter 3).
 //!
 //! A recording is a trace in the Parquet form ([`mod@file`]) whose key is the address, whose tenant is the region, and whose
-//! metadata names the regions. So every tool for traces reads it, and its statements hold for the next run too: there a region
+//! metadata names the regions. While it is made it is a [`journal`]. So every tool for traces reads it, and its statements hold for the next run too: there a region
 //! lies elsewhere, but its offsets mean the same.
 
 mod file;
 mod from_trace;
 mod head;
+pub mod journal;
 mod select;
 
-pub use file::{NO_REGIONS, read, write};
+pub use file::{NO_REGIONS, looks_like_one, read, write};
 pub use from_trace::{FromTrace, FromTraceError, GAP_BYTES};
 pub use head::{Cost, Executable, Head, Region, RegionKind, Slice, Source, Unit};
+pub use journal::{Journal, JournalSample, NumberedRegion};
 pub use select::{LevelChoice, RegionHeat, Selection, parse_level};
 
 use tiermem_base::Op;
@@ -91,4 +93,17 @@ pub struct Recording {
     pub head: Head,
     /// The accesses, in the order of slices.
     pub samples: Vec<Sample>,
+}
+
+impl Recording {
+    /// What a note says, if its recorder ended before it was complete.
+    pub fn incompleteness(&self) -> Option<&str> {
+        self.head.notes.iter().map(String::as_str).find(|note| note.starts_with(journal::INCOMPLETE))
+    }
+
+    /// Why there is nothing in it, in a sentence; `None` if there is something.
+    pub fn emptiness(&self) -> Option<String> {
+        let why = self.head.notes.last().map_or("no access was seen", String::as_str);
+        self.samples.is_empty().then(|| format!("the recording is empty: {why}"))
+    }
 }

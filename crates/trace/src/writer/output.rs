@@ -66,6 +66,16 @@ impl Output {
 
     /// Writes what is left and gives the file its name.
     pub fn finish(self) -> Result<(), TraceError> {
+        self.finish_as(false)
+    }
+
+    /// The same for a file that takes the place of another one, which must not be lost with the machine's power.
+    #[cfg(feature = "parquet")]
+    pub fn finish_durably(self) -> Result<(), TraceError> {
+        self.finish_as(true)
+    }
+
+    fn finish_as(self, is_durable: bool) -> Result<(), TraceError> {
         let finish = || {
             let mut file = match self.encoder {
                 Encoder::Plain(file) => file,
@@ -73,6 +83,9 @@ impl Output {
                 Encoder::Gzip(encoder) => encoder.finish()?,
             };
             file.flush()?;
+            if is_durable && self.temporary.is_some() {
+                file.get_ref().sync_data()?;
+            }
             match self.temporary {
                 Some(temporary) => temporary.persist(&self.path).map(drop).map_err(|error| error.error),
                 None => Ok(()),
@@ -101,7 +114,7 @@ impl Write for Output {
 }
 
 /// A temporary file in the folder of `path`, which goes away with its value unless it gets a name.
-pub(super) fn named_beside(path: &Path) -> io::Result<NamedTempFile> {
+pub(crate) fn named_beside(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(".tiermem-").suffix(".part");

@@ -1,0 +1,168 @@
+//! Journals cut and damaged anywhere.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use tiermem_base::Op;
+
+use super::frame::{check_header, header};
+use super::*;
+use crate::recording::{NODE_UNKNOWN, Recording, Source, read, write};
+
+fn head(notes: &[&str]) -> Head {
+    Head {
+        version: Head::VERSION,
+        granule_bytes: 4096,
+        sources: vec![Source { name: "refs".to_owned(), ..Source::default() }],
+        notes: notes.iter().map(|note| (*note).to_owned()).collect(),
+        ..Head::default()
+    }
+}
+
+fn region(number: u32, start: u64, bytes: u64, name: &str) -> NumberedRegion {
+    let region = Region { name: name.to_owned(), start, bytes, ..Region::default() };
+    NumberedRegion { number, within: None, is_mapped: true, region }
+}
+
+fn sample(region: u32, address: u64) -> JournalSample {
+    JournalSample {
+        region,
+        address,
+        bytes: 4096,
+        weight: 2.0,
+        resident: 4096,
+        source: 0,
+        op: Op::Load,
+        level: Level::Local,
+        node: NODE_UNKNOWN,
+    }
+}
+
+fn slice(number: u64) -> Slice {
+    Slice { start_ns: number * 10, end_ns: number * 10 + 9 }
+}
+
+/// A journal of three slices in which a region grows downward and takes in another one; its bytes, and where each slice ends.
+fn journal(path: &Path) -> (Journal, Vec<usize>) {
+    let mut journal = Journal::create(path).unwrap();
+    let mut ends = Vec::new();
+    let mut end = |path: &Path| ends.push(std::fs::metadata(path).unwrap().len() as usize);
+    let (low, high) = (region(1, 0x1000, 0x1000, "low"), region(0, 0x8000, 0x2000, "high"));
+    journal
+        .slice(&head(&[]), slice(0), vec![high.clone(), low.clone()], &[sample(1, 0x1000), sample(0, 0x8000)])
+        .unwrap();
+    end(path);
+    journal.slice(&head(&[]), slice(1), vec![high.clone(), low.clone()], &[sample(0, 0x9000)]).unwrap();
+    end(path);
+    let grown = region(0, 0x1000, 0x9000, "high");
+    let merged = NumberedRegion { within: Some(0), is_mapped: false, ..low };
+    journal.slice(&head(&["a note"]), slice(2), vec![grown, merged], &[sample(0, 0x4000)]).unwrap();
+    end(path);
+    (journal, ends)
+}
+
+/// Region and offset of each sample.
+fn places(recording: &Recording) -> Vec<(u32, &str, u64)> {
+    let name = |region: u32| recording.head.regions[region as usize].name.as_str();
+    recording.samples.iter().map(|it| (it.slice, name(it.region), it.offset)).collect()
+}
+
+#[test]
+fn a_complete_journal_is_the_recording_that_replaces_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.rec");
+    let (mut journal, _) = journal(&path);
+    let recording = journal.end(head(&["a note", "the end"]), Vec::new()).unwrap();
+    assert_eq!(recording.head.notes, ["a note", "the end"]);
+    assert_eq!(
+        places(&recording),
+        [(0, "high", 0), (0, "high", 0x7000), (1, "high", 0x8000), (2, "high", 0x3000)]
+    );
+    assert_eq!(
+        recording.head.regions.iter().map(|it| (it.first_slice, it.last_slice)).collect::<Vec<_>>(),
+        [(0, 2)]
+    );
+    assert_eq!(read(&path).unwrap(), recording);
+    let accesses: Vec<_> = crate::open(path.to_str().unwrap()).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!((accesses[3].time_ns, accesses[3].key), (20, 0x4000));
+    journal.replace(&recording).unwrap();
+    assert_eq!(read(&path).unwrap(), recording);
+    assert!(std::fs::read(&path).unwrap().starts_with(b"PAR1"));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn cut_anywhere_it_holds_the_slices_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.rec");
+    let (journal, ends) = journal(&path);
+    drop(journal);
+    let whole = std::fs::read(&path).unwrap();
+    for length in 0..=whole.len() {
+        let slices = ends.iter().filter(|end| **end <= length).count();
+        match recover(&whole[..length]) {
+            Err(reason) => {
+                assert!(slices == 0 && reason.contains("before its first slice"), "{length}: {reason}")
+            }
+            Ok(recording) => {
+                assert_eq!(recording.head.slices.len(), slices, "{length}");
+                assert_eq!(recording.samples.len(), [0, 2, 3, 4][slices], "{length}");
+                let note = recording.head.notes.last().unwrap();
+                assert!(note.contains(&format!("these are the {slices} slices")), "{note}");
+                assert!(!note.contains("damaged"), "{note}");
+                // A recording of them is a recording.
+                write(&path, &recording).unwrap();
+                assert_eq!(read(&path).unwrap(), recording);
+            }
+        }
+    }
+    assert_eq!(places(&recover(&whole[..ends[1]]).unwrap())[0], (0, "low", 0));
+}
+
+#[test]
+fn a_recording_that_is_there_outlives_one_without_a_slice() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.rec");
+    std::fs::write(&path, "older").unwrap();
+    drop(Journal::create(&path).unwrap());
+    assert_eq!(std::fs::read(&path).unwrap(), b"older");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert!(Journal::create(dir.path()).is_err() && Journal::create(&dir.path().join("b/c")).is_err());
+}
+
+#[test]
+fn another_version_is_told() {
+    let mut other = header();
+    other[8] = 9;
+    let sum = crc32fast::hash(&other[..12]);
+    other[12..].copy_from_slice(&sum.to_le_bytes());
+    assert!(check_header(&other).unwrap_err().contains("version 9"));
+    other[0] = 0;
+    assert!(check_header(&other).unwrap_err().contains("damaged"));
+}
+
+proptest! {
+    /// A damaged byte costs the slice that it is in and those behind it.
+    #[test]
+    fn a_damaged_byte_ends_what_is_recovered(at in any::<prop::sample::Index>(), flip in 1u8..) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.rec");
+        let (journal, ends) = journal(&path);
+        drop(journal);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] ^= flip;
+        let slices = ends.iter().filter(|end| **end <= at).count();
+        match recover(bytes.as_slice()) {
+            Err(_) => prop_assert_eq!(slices, 0),
+            Ok(recording) => prop_assert_eq!(recording.head.slices.len(), slices),
+        }
+    }
+
+    #[test]
+    fn noise_is_an_error_or_a_recording(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut bytes = header().to_vec();
+        bytes.extend(noise);
+        let _ = recover(bytes.as_slice());
+    }
+}

@@ -1,0 +1,169 @@
+//! Writer of a journal.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use super::frame::{frame, header, put_sample};
+use super::{END, EndFacts, HEAD, JournalSample, NumberedRegion, SAMPLE_BYTES, SLICE, SliceFacts};
+use crate::TraceError;
+use crate::recording::{Head, Recording, Slice};
+use crate::writer::output::{named_beside, write_error};
+
+/// A recording under way, on disk. What is kept in memory are the facts that the last frame had: regions and head, no slices and no
+/// samples.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    /// Until there is a slice, the journal has a name of its own: a recording that is there already outlives one that fails at once.
+    /// `None` from then on.
+    temporary: Option<NamedTempFile>,
+    /// Pipes and devices get the recording in its final form alone.
+    is_special: bool,
+    whole_bytes: u64,
+    slices: usize,
+    head: Head,
+    regions: BTreeMap<u32, NumberedRegion>,
+}
+
+impl Journal {
+    /// Begins the journal of a recording that will be at `path`.
+    ///
+    /// # Errors
+    /// If nothing can be written there.
+    pub fn create(path: &Path) -> Result<Self, TraceError> {
+        let begin = || {
+            let special = path.metadata().ok().filter(|meta| !meta.is_file());
+            if special.as_ref().is_some_and(std::fs::Metadata::is_dir) {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
+            let is_special = special.is_some();
+            let (mut file, temporary) = if is_special {
+                (tempfile::tempfile()?, None)
+            } else {
+                let temporary = named_beside(path)?;
+                (temporary.reopen()?, Some(temporary))
+            };
+            file.write_all(&header())?;
+            let whole_bytes = header().len() as u64;
+            let (path, regions) = (path.to_owned(), BTreeMap::new());
+            let head = Head::default();
+            Ok(Journal { path, file, temporary, is_special, whole_bytes, slices: 0, head, regions })
+        };
+        begin().map_err(write_error(path))
+    }
+
+    /// Slices so far.
+    pub fn slices(&self) -> usize {
+        self.slices
+    }
+
+    /// Whether somebody who opens the recording's path finds this journal.
+    pub fn is_in_place(&self) -> bool {
+        self.temporary.is_none() && !self.is_special
+    }
+
+    /// Appends a slice. `head` has all that is known but slices and regions; `regions` those that may have changed.
+    ///
+    /// # Errors
+    /// If it cannot be written: the disk is full, say. The slices before it are kept; nothing is to be appended any more.
+    pub fn slice(
+        &mut self,
+        head: &Head,
+        slice: Slice,
+        regions: Vec<NumberedRegion>,
+        samples: &[JournalSample],
+    ) -> Result<(), TraceError> {
+        let changed = self.changed(regions);
+        let mut append = || {
+            if self.head != *head {
+                self.append(&json_body(HEAD, head)?)?;
+                self.head = head.clone();
+            }
+            let facts = serde_json::to_vec(&SliceFacts { slice, regions: changed.clone() })?;
+            let mut body = Vec::with_capacity(5 + facts.len() + samples.len() * SAMPLE_BYTES);
+            body.push(SLICE);
+            let length = u32::try_from(facts.len()).map_err(|_| too_long())?;
+            body.extend(length.to_le_bytes());
+            body.extend(facts);
+            samples.iter().for_each(|sample| put_sample(sample, &mut body));
+            self.append(&body)?;
+            if let Some(temporary) = self.temporary.take() {
+                temporary.persist(&self.path).map_err(|error| error.error)?;
+            }
+            io::Result::Ok(())
+        };
+        append().map_err(write_error(&self.path))?;
+        self.regions.extend(changed.into_iter().map(|it| (it.number, it)));
+        self.slices += 1;
+        Ok(())
+    }
+
+    /// The recording, now that it has ended, with the final facts of `head`.
+    ///
+    /// # Errors
+    /// If what was written cannot be read again.
+    pub fn end(&mut self, head: Head, regions: Vec<NumberedRegion>) -> Result<Recording, TraceError> {
+        let facts = EndFacts { head: head.clone(), regions: self.changed(regions) };
+        // On a full disk the journal stays without an end. What is returned has it all the same.
+        let ended = json_body(END, &facts).and_then(|body| self.append(&body));
+        self.file.seek(SeekFrom::Start(0)).map_err(write_error(&self.path))?;
+        let reader = BufReader::with_capacity(1 << 20, &self.file);
+        let mut recording = super::read::frames(reader)
+            .and_then(|mut frames| {
+                if ended.is_err() {
+                    frames.complete(facts.head, facts.regions);
+                }
+                frames.finish()
+            })
+            .map_err(|reason| TraceError::Form { path: self.path.clone(), reason })?;
+        recording.head.version = head.version;
+        Ok(recording)
+    }
+
+    /// Puts the recording in its final form in the journal's place.
+    ///
+    /// # Errors
+    /// If it cannot be written; then the journal stays where it is.
+    pub fn replace(self, recording: &Recording) -> Result<(), TraceError> {
+        crate::recording::write(&self.path, recording)
+    }
+
+    /// Those of the regions that are not as they were written last.
+    fn changed(&self, regions: Vec<NumberedRegion>) -> Vec<NumberedRegion> {
+        let is_new = |it: &NumberedRegion| {
+            self.regions.get(&it.number).is_none_or(|before| {
+                // While a region is there its last slice goes without saying.
+                let last_slice = if it.is_mapped { before.region.last_slice } else { it.region.last_slice };
+                let now = NumberedRegion { region: super::Region { last_slice, ..it.region.clone() }, ..*it };
+                *before != now
+            })
+        };
+        regions.into_iter().filter(is_new).collect()
+    }
+
+    fn append(&mut self, body: &[u8]) -> io::Result<()> {
+        let frame = frame(body).ok_or_else(too_long)?;
+        if let Err(error) = self.file.write_all(&frame) {
+            // A part of a frame is of no use, and its room may be what the final form needs.
+            let _ = self.file.set_len(self.whole_bytes);
+            return Err(error);
+        }
+        self.whole_bytes += frame.len() as u64;
+        Ok(())
+    }
+}
+
+fn too_long() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "a slice has more than 4 GiB of samples")
+}
+
+fn json_body(kind: u8, content: &impl serde::Serialize) -> io::Result<Vec<u8>> {
+    let mut body = vec![kind];
+    serde_json::to_writer(&mut body, content)?;
+    Ok(body)
+}
