@@ -222,6 +222,20 @@ def test_what_runs_already_is_looked_at_as_wholes(runs: subprocess.Popen, tmp_pa
     assert runs.poll() is None, "recording has ended the program"
 
 
+def test_what_runs_already_is_looked_at_in_granules_on_request(runs: subprocess.Popen, tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "injected.rec"
+
+    def attempt() -> None:
+        summary, said = record(out, "--pid", str(runs.pid), "--inject", "--duration", "2s", "--slice", "200ms", "--granule", "1MiB")
+        assert summary["ended"] == "stopped" and "no agent" not in said
+        assert len({row["granule"] for row in table(out, MIB)}) >= 32
+
+    retried(attempt)
+    assert runs.poll() is None, "recording has ended the program"
+    # Its mappings are whole again.
+    assert len(pathlib.Path(f"/proc/{runs.pid}/maps").read_text().splitlines()) < 60
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_an_interrupt_keeps_the_recording(tmp_path: pathlib.Path, number: signal.Signals) -> None:
     out, report = tmp_path / "interrupted.rec", tmp_path / "report"

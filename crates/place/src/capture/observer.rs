@@ -45,7 +45,7 @@ impl Process {
     fn begin(options: &Options, stop: &Stop) -> Result<(Self, Option<Result<Agent, NoAgent>>), CaptureError> {
         let children_before = cpu_time::children_spent();
         let (pid, program, agent) = match &options.target {
-            Target::Process(pid) => (*pid, None, None),
+            Target::Process(pid) => (*pid, None, options.agent.then(|| agent::attach(*pid))),
             Target::Command(words) => {
                 let mut command = program::command(words)?;
                 if options.small_pages {
@@ -281,7 +281,7 @@ impl<'a> Observer<'a> {
     fn begin_another(&mut self, slice: u32) -> Result<(), CaptureError> {
         self.begun_anew.push(slice);
         self.regions.begin_anew();
-        if self.options.agent && self.process.program.is_some() {
+        if self.options.agent {
             let agent = agent::attach(self.process.pid);
             self.take_agent(Some(agent));
         }

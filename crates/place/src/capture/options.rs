@@ -89,7 +89,7 @@ pub struct Options {
     pub small_pages: bool,
     /// Report new mappings of a program started here at once, and not at the next slice: for callers that act on them.
     pub tell_mappings: bool,
-    /// Whether the program gets an agent; without one, what needs it is left out.
+    /// Whether the program gets an agent, even one that runs already; without one, what needs it is left out.
     pub agent: bool,
     /// Stop after this time; the program goes on.
     pub duration: Option<Duration>,
