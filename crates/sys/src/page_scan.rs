@@ -93,9 +93,8 @@ impl PageScan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::{Agent, serve};
     use crate::mapping::Mapping;
-    use std::os::unix::net::UnixStream;
+    use crate::userfaultfd::{Features, Modes, Options, Userfault};
 
     #[test]
     fn pages_are_reported_once_for_each_time_that_they_are_written() {
@@ -103,13 +102,15 @@ mod tests {
         mapping.bytes_mut().fill(1);
         let (start, end) =
             (mapping.bytes().as_ptr().addr() as u64, mapping.bytes().as_ptr_range().end.addr() as u64);
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        std::thread::spawn(move || serve(theirs));
-        let mut agent = Agent::of(ours);
-        if let Err(error) = agent.watch_writes(start, end - start) {
-            eprintln!("skipped: writes cannot be watched here: {error}");
-            return;
-        }
+        let options = Options { features: Features::WATCH_WRITES, user_mode_is_enough: true };
+        let watch = match Userfault::open(options) {
+            Ok(watch) => watch,
+            Err(error) => {
+                eprintln!("skipped: writes cannot be watched here: {error}");
+                return;
+            }
+        };
+        watch.register_range(start, end - start, Modes::WRITE_PROTECT).unwrap();
         let mut scan = PageScan::open(std::process::id()).unwrap();
         let pages = |scan: &mut PageScan| {
             let mut pages = Vec::new();
@@ -128,7 +129,7 @@ mod tests {
         // More ranges than one call can report.
         let mut large = Mapping::anonymous(16 << 20).unwrap();
         let first = large.bytes().as_ptr().addr() as u64;
-        agent.watch_writes(first, 16 << 20).unwrap();
+        watch.register_range(first, 16 << 20, Modes::WRITE_PROTECT).unwrap();
         scan.written(first, first + (16 << 20), |_| {}).unwrap();
         (0..4096).step_by(2).for_each(|page| large.bytes_mut()[page * 4096] = 1);
         let mut count = 0;

@@ -204,7 +204,7 @@ impl<'a> Place<'a> {
         loop {
             match self.agent.halt()? {
                 Halt::Signal(libc::SIGTRAP) => break,
-                Halt::Signal(signal) if matches!(signal, libc::SIGSEGV | libc::SIGILL | libc::SIGBUS) => {
+                Halt::Signal(libc::SIGSEGV | libc::SIGILL | libc::SIGBUS) => {
                     return Err(io::Error::other("the program has changed the agent's memory"));
                 }
                 _ => self.agent.resume(libc::PTRACE_CONT, 0)?,
