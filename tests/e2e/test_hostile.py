@@ -132,6 +132,17 @@ def test_signals_reach_the_program_and_end_the_recording(tmp_path: pathlib.Path)
             assert (recorder.communicate(timeout=PATIENCE_S)[0], recorder.returncode) == ("cleaning up\n", 7)
 
 
+def test_a_program_that_waits_is_not_interrupted_by_agents_that_come_and_go(hostile: str, tmp_path: pathlib.Path) -> None:
+    """System calls that report an interruption even where no handler runs, as `epoll_wait` does."""
+    with subprocess.Popen([hostile, "waits", "now"], stdout=subprocess.PIPE, text=True) as program:
+        came = 0
+        while program.poll() is None:
+            command = [binary(), "record", "--pid", str(program.pid), "--inject", "--slice", "5ms", "--duration", "5ms", "-o", "app.rec"]
+            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+            came += done.returncode == 0 and "no agent" not in done.stderr
+        assert came > 0 and program.stdout is not None and program.stdout.read() == "interrupted 0\n"
+
+
 def test_a_program_goes_on_when_the_time_of_its_recording_is_over(tmp_path: pathlib.Path) -> None:
     for arguments, goes_on in [([], True), (["--end-program"], False)]:
         command = [binary(), *WAYS["record"], "--duration", "300ms", *arguments, "--", "sh", "-c", "echo $$ >pid; exec sleep 1000"]

@@ -180,7 +180,7 @@ int main(int argc, char **argv) {
         if (argc < 3) execl("/proc/self/exe", own, "waits", "now", (char *)0);
         memory();
         int set = epoll_create1(0), interrupted = 0;
-        for (int round = 0; round < 10; round++) {
+        for (int round = 0; round < 20; round++) {
             struct epoll_event event;
             interrupted += epoll_wait(set, &event, 1, 50) != 0;
             interrupted += usleep(10000) != 0;
