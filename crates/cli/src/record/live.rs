@@ -57,8 +57,8 @@ pub struct LiveArgs {
     /// Granule size, a multiple of 4 KiB.
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = granule)]
     pub granule: u64,
-    /// A finer granule for one part: the end of a mapped file's path, `heap`, `stack`, or `anon` for the largest mapping of no
-    /// file.
+    /// A finer granule for some regions: one by name, `heap`, `stack` or `anon` (all of that kind), the end of a mapped file's path,
+    /// `largest`, or `hottest` (so far).
     #[arg(long, value_name = "NAME=SIZE", value_parser = closer)]
     closer: Option<Closer>,
     /// Scan every page of each granule, not a sample of adjacent pages: costs the program more.
@@ -162,11 +162,14 @@ pub fn run(
     // What cannot be written is no reason to start a program.
     let mut journal = Journal::create(output).map_err(Failure::failed)?;
     let recorded = watched(&args, |stop, progress| live::record(&options, &mut journal, stop, progress));
-    let Recorded { recording, ending, cut_short } =
+    let Recorded { recording, ending, cut_short, closer_missing } =
         recorded.map_err(|error| kept_until(error, &journal, output))?;
     let replaced = replace(journal, &recording, cut_short, output);
     print(&recording, &self::ended(&ending), format)?;
     replaced?;
+    if let Some(error) = closer_missing {
+        return Err(super::advise(error));
+    }
     match ending {
         Ending::Exited(status) if status.signal().is_some() => {
             Err(Failure::failed(anyhow!("the program was ended ({status}); the recording ends there")))
