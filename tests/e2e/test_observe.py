@@ -191,6 +191,37 @@ def test_a_part_is_looked_at_more_closely(tmp_path: pathlib.Path) -> None:
     retried(attempt)
 
 
+@pytest.mark.parametrize("name", ["hottest", "largest", "anon 1"])
+def test_a_region_has_the_same_names_everywhere(tmp_path: pathlib.Path, name: str) -> None:
+    out, rows = tmp_path / "named.rec", tmp_path / "rows.csv"
+    command = workload("skewed", "--footprint 16MiB --granule 64KiB --seconds 3 --per-second 100000")
+
+    def attempt() -> None:
+        record(out, "--slice", "200ms", "--closer", f"{name}=64KiB", "--small-pages", "--", *command)
+        done = tiermem("heatmap", str(out), "--region", name, "--granule", "64KiB", "-o", str(rows))
+        assert done.returncode == 0, done
+        with rows.open(newline="") as file:
+            heat = list(csv.DictReader(file))
+        assert {row["name"] for row in heat} == {"anon 1"}
+        # From the slice on in which it was known, it was looked at in these granules.
+        counts = collections.Counter(row["accesses"] for row in heat if int(row["slice"]) > 3)
+        assert len(counts) > 30, counts
+
+    retried(attempt)
+
+
+def test_a_name_that_nothing_has_is_told(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "named.rec"
+    command = workload("skewed", "--footprint 16MiB --seconds 1 --per-second 100000")
+    done = tiermem("record", "-o", str(out), "--slice", "100ms", "--closer", "anon 77=64KiB", "--", *command)
+    assert done.returncode not in (0, 2) and "no such region" in done.stderr, done
+    for says in ["`hottest`", "anon 1", "heap", "libc.so.6 text"]:
+        assert says in done.stderr, done
+    said = failed(2, "heatmap", str(out), "--region", "anon 77")
+    assert "no region" in said and "`hottest`" in said and "anon 1" in said and "libc.so.6 text" in said
+    assert tiermem("heatmap", str(out), "--region", "anon", "-o", str(tmp_path / "a.png")).returncode == 0
+
+
 def wait_until_filled(pid: int) -> None:
     pages = pathlib.Path(f"/proc/{pid}/statm")
     eventually(lambda: int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > 60 * MIB, "its table is filled")

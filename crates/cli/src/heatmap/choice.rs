@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use tiermem_base::Bytes;
 use tiermem_report::heatmap::RegionRange;
-use tiermem_trace::recording::{Mode, Recording};
+use tiermem_trace::recording::{Candidate, Mode, NAME_WORDS, Recording, choose};
 
 /// A range, or a list of numbers and ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,22 +80,45 @@ pub fn mode(text: &str) -> Result<Mode, String> {
     }
 }
 
-/// The stretch that `NAME`, `NUMBER` or either with `:OFFSET+BYTES` means; its granule is still to be chosen.
-pub fn region(recording: &Recording, text: &str) -> Result<RegionRange, String> {
+/// The stretches that `NAME`, `NUMBER` or either with `:OFFSET+BYTES` means, the latter a part of one region; their granule is still to be
+/// chosen. `accesses` has those of each region, which tell the hottest.
+pub fn regions(recording: &Recording, text: &str, accesses: &[f64]) -> Result<Vec<RegionRange>, String> {
     let regions = &recording.head.regions;
+    let candidates: Vec<Candidate<'_>> = regions
+        .iter()
+        .zip(accesses)
+        .map(|(it, &accesses)| Candidate {
+            name: &it.name,
+            kind: it.kind,
+            path: it.path.as_deref(),
+            bytes: it.bytes,
+            accesses,
+        })
+        .collect();
     // A name may have colons itself, so the whole text is tried first.
     let found = |name: &str| {
-        let by_name = regions.iter().position(|region| region.name == name);
-        by_name.or_else(|| name.parse().ok().filter(|number| *number < regions.len()))
+        let number = || name.parse().ok().filter(|number| *number < regions.len());
+        let chosen = choose(name, &candidates);
+        if chosen.is_empty() { number().into_iter().collect() } else { chosen }
     };
-    if let Some(region) = found(text) {
-        return Ok(RegionRange::whole(recording, region, None));
+    let chosen = found(text);
+    if !chosen.is_empty() {
+        return Ok(chosen.into_iter().map(|region| RegionRange::whole(recording, region, None)).collect());
     }
-    let stretch = text.rsplit_once(':').and_then(|(name, stretch)| Some((found(name)?, stretch)));
-    let Some((region, stretch)) = stretch else {
-        let names: Vec<&str> = regions.iter().take(12).map(|region| region.name.as_str()).collect();
-        let more = if regions.len() > names.len() { ", ..." } else { "" };
-        return Err(format!("there is no region {text:?}; the regions are {}{more}", names.join(", ")));
+    let part = text.rsplit_once(':').map(|(name, stretch)| (found(name), stretch));
+    let (region, stretch) = match part {
+        Some((chosen, stretch)) if chosen.len() == 1 => (chosen[0], stretch),
+        Some((chosen, _)) if chosen.len() > 1 => {
+            let names: Vec<&str> = chosen.iter().map(|region| regions[*region].name.as_str()).collect();
+            return Err(format!("{text:?} is a part of several regions ({}); name one", names.join(", ")));
+        }
+        _ => {
+            let names: Vec<&str> = regions.iter().map(|region| region.name.as_str()).collect();
+            let names = names.join(", ");
+            return Err(format!(
+                "there is no region {text:?}; the regions are {names}; a name is {NAME_WORDS}"
+            ));
+        }
     };
     let wrong = || format!("{stretch:?} is not a part of a region such as 2GiB+64MiB (offset and bytes)");
     let (offset, bytes) = stretch.split_once('+').ok_or_else(wrong)?;
@@ -107,7 +130,7 @@ pub fn region(recording: &Recording, text: &str) -> Result<RegionRange, String> 
     }
     let window =
         RegionRange { offset, bytes: bytes.min(all - offset), ..RegionRange::whole(recording, region, None) };
-    Ok(window.with_granule(recording, None))
+    Ok(vec![window.with_granule(recording, None)])
 }
 
 #[cfg(test)]
@@ -126,12 +149,20 @@ mod tests {
         let region_of = |name: &str, bytes| Region { name: name.to_owned(), bytes, ..Region::default() };
         let regions = vec![region_of("heap", 1 << 20), region_of("a:0+1", 4096)];
         let recording = Recording { head: Head { regions, ..Head::default() }, samples: Vec::new() };
-        let window = region(&recording, "heap:64KiB+2MiB").unwrap();
+        let regions_of = |text: &str| super::regions(&recording, text, &[1.0, 2.0]);
+        let one = |text: &str| regions_of(text).map(|windows| windows[0]);
+        let window = one("heap:64KiB+2MiB").unwrap();
         assert_eq!((window.region, window.offset, window.bytes), (0, 65536, (1 << 20) - 65536));
-        assert_eq!(region(&recording, "1").unwrap().region, 1);
-        assert_eq!(region(&recording, "a:0+1").unwrap().bytes, 4096);
-        for wrong in ["stack", "2", "heap:1MiB+4096", "heap:0+0", "heap:x", "heap:1+", "nothing:0+1"] {
-            assert!(region(&recording, wrong).is_err(), "{wrong}");
+        assert_eq!(one("1").unwrap().region, 1);
+        assert_eq!(one("a:0+1").unwrap().bytes, 4096);
+        assert_eq!((one("largest").unwrap().region, one("hottest").unwrap().region), (0, 1));
+        assert_eq!(regions_of("anon").unwrap().len(), 2);
+        for wrong in
+            ["stack", "2", "heap:1MiB+4096", "heap:0+0", "heap:x", "heap:1+", "nothing:0+1", "anon:0+1"]
+        {
+            assert!(regions_of(wrong).is_err(), "{wrong}");
         }
+        let told = regions_of("anon 3").unwrap_err();
+        assert!(told.contains("`hottest`") && told.contains("the regions are heap, a:0+1;"), "{told}");
     }
 }

@@ -4,6 +4,7 @@ mod choice;
 mod read;
 mod tables;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ REC is a recording, or a memory trace with loads and stores; a trace's regions a
 A picture shows one region, the hottest unless --region or --all-regions is given. Without -o, a table of all regions is
 printed.
 
-Granules can be coarser than the recording's; a finer granule gets its part of each sample. The default is the finest granule that
+Granules can be coarser than the recording's; a finer granule gets its part of each sample that is coarser. The default is the finest granule that
 gives a region at most 32,768 granules.
 
 Fields of the table, regions with most accesses first:
@@ -76,7 +77,8 @@ pub struct Options {
     /// Granule size, such as 4MiB.
     #[arg(long, value_name = "SIZE", value_parser = granule)]
     granule: Option<Bytes>,
-    /// Region to draw, by name or number, or part of it: NAME or NAME:OFFSET+BYTES.
+    /// Regions to draw: a name or number, `heap`, `stack` or `anon` (all of that kind), the end of a file's path, `largest`,
+    /// `hottest`; or a part of one: NAME:OFFSET+BYTES.
     #[arg(long, value_name = "REGION", conflicts_with = "all_regions")]
     region: Option<String>,
     /// All accessed regions, side by side (map) or together (wss).
@@ -305,18 +307,31 @@ impl<'a> Asked<'a> {
             }),
         };
         let asked = Asked { options, recording, selection, slices: slices? };
-        asked.warn_of_fine_granule();
+        asked.warn_of_fine_granule()?;
         Ok(asked)
     }
 
-    fn warn_of_fine_granule(&self) {
-        let finest = heatmap::finest_granule(self.recording);
-        if self.options.granule.is_some_and(|granule| granule.0 < finest) {
-            let finest = Bytes(finest);
+    /// Says where a granule is finer than what was recorded: of parts that were looked at more closely it is not.
+    fn warn_of_fine_granule(&self) -> Result<(), Failure> {
+        let Some(granule) = self.options.granule else { return Ok(()) };
+        let named = self.named()?;
+        let is_drawn = |region: u32| {
+            named.as_ref().is_none_or(|windows| windows.iter().any(|window| window.region == region as usize))
+        };
+        let taken =
+            self.recording.samples.iter().filter(|it| self.selection.takes(it) && is_drawn(it.region));
+        let coarse: BTreeSet<u32> =
+            taken.filter(|it| u64::from(it.bytes) > granule.0).map(|it| it.region).collect();
+        let regions = &self.recording.head.regions;
+        let names: Vec<&str> = coarse.iter().take(5).map(|it| regions[*it as usize].name.as_str()).collect();
+        if !names.is_empty() {
+            let more = if coarse.len() > names.len() { ", ..." } else { "" };
             eprintln!(
-                "tiermem: the recording has granules of {finest}; in finer ones accesses are spread evenly"
+                "tiermem: parts of {}{more} were recorded in coarser granules than {granule}; within them accesses are spread evenly",
+                names.join(", ")
             );
         }
+        Ok(())
     }
 
     fn gather(&self, windows: &[RegionRange], parts: &[AccessClass]) -> Result<Vec<Field>, Failure> {
@@ -331,11 +346,16 @@ impl<'a> Asked<'a> {
         self.options.granule.map(|granule| granule.0)
     }
 
-    /// The one stretch that `--region` names.
-    fn named(&self) -> Result<Option<RegionRange>, Failure> {
+    /// The stretches that `--region` names.
+    fn named(&self) -> Result<Option<Vec<RegionRange>>, Failure> {
         let Some(text) = &self.options.region else { return Ok(None) };
-        let window = choice::region(self.recording, text).map_err(|error| Failure::usage(anyhow!(error)))?;
-        self.narrowed(window.with_granule(self.recording, self.granule_bytes())).map(Some)
+        let mut accesses = vec![0.0; self.recording.head.regions.len()];
+        self.sums().into_iter().for_each(|(region, sum)| accesses[region] = sum);
+        let windows = choice::regions(self.recording, text, &accesses);
+        let windows = windows.map_err(|error| Failure::usage(anyhow!(error)))?;
+        let narrowed =
+            |window: RegionRange| self.narrowed(window.with_granule(self.recording, self.granule_bytes()));
+        windows.into_iter().map(narrowed).collect::<Result<_, _>>().map(Some)
     }
 
     /// A stretch, cut to the granules that were asked for.
@@ -357,7 +377,7 @@ impl<'a> Asked<'a> {
     /// The selected field of each region, those with most accesses first.
     fn by_heat(&self, parts: &[AccessClass]) -> Result<Vec<Field>, Failure> {
         let windows = match self.named()? {
-            Some(window) => vec![window],
+            Some(windows) => windows,
             None => (0..self.recording.head.regions.len())
                 .map(|region| RegionRange::whole(self.recording, region, self.granule_bytes()))
                 .collect(),
@@ -390,8 +410,8 @@ impl<'a> Asked<'a> {
 
     /// The stretch that is drawn: the one named, or the hottest region, which is said.
     fn one(&self) -> Result<RegionRange, Failure> {
-        if let Some(window) = self.named()? {
-            return Ok(window);
+        if let Some(windows) = self.named()? {
+            return Ok(windows[0]);
         }
         let sums = self.sums();
         let (region, sum) = *sums.first().ok_or_else(|| self.nothing())?;
@@ -463,12 +483,17 @@ impl<'a> Asked<'a> {
     fn scene(&self) -> Result<Scene, Failure> {
         let parts = heatmap::parts_for(self.look().show);
         let view = self.options.view;
-        if self.options.all_regions {
-            let windows: Vec<RegionRange> = self
-                .sums()
-                .iter()
-                .map(|(region, _)| RegionRange::whole(self.recording, *region, self.granule_bytes()))
-                .collect();
+        let several = match self.named()? {
+            Some(windows) if windows.len() > 1 => Some(windows),
+            None if self.options.all_regions => {
+                let whole = |(region, _): &(usize, f64)| {
+                    RegionRange::whole(self.recording, *region, self.granule_bytes())
+                };
+                Some(self.sums().iter().map(whole).collect())
+            }
+            _ => None,
+        };
+        if let Some(windows) = several {
             if windows.is_empty() {
                 return Err(self.nothing());
             }
@@ -481,7 +506,9 @@ impl<'a> Asked<'a> {
                     Ok(heatmap::map_of_regions(&self.look(), &self.gather(windows, parts)?))
                 }
                 View::Wss => Ok(heatmap::working_set(&self.look(), &self.gather(&windows, parts)?)),
-                _ => Err(Failure::usage(anyhow!("--all-regions draws a map or the working set (wss)"))),
+                _ => Err(Failure::usage(anyhow!(
+                    "--all-regions, or a --region that is several, draws a map or the working set (wss)"
+                ))),
             };
         }
         let fields = self.gather(&[self.one()?], parts)?;
@@ -507,7 +534,7 @@ impl<'a> Asked<'a> {
 
     fn page(&self) -> Result<String, Failure> {
         let windows: Vec<RegionRange> = match self.named()? {
-            Some(window) => vec![window],
+            Some(windows) => windows,
             None => self
                 .sums()
                 .iter()

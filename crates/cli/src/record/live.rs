@@ -57,8 +57,8 @@ pub struct LiveArgs {
     /// Granule size, a multiple of 4 KiB.
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = granule)]
     pub granule: u64,
-    /// A finer granule for one part: the end of a mapped file's path, `heap`, `stack`, or `anon` for the largest mapping of no
-    /// file.
+    /// A finer granule for some regions: one by name, `heap`, `stack` or `anon` (all of that kind), the end of a mapped file's path,
+    /// `largest`, or `hottest` (so far).
     #[arg(long, value_name = "NAME=SIZE", value_parser = closer)]
     closer: Option<Closer>,
     /// Scan every page of each granule, not a sample of adjacent pages: costs the program more.
@@ -159,9 +159,10 @@ pub fn run(
     let recorded = watched(&args, &stop, record);
     let is_time_over = args.duration.is_some_and(|duration| begun.elapsed() >= duration) && !stop.is_asked();
     let kept = match recorded {
-        Ok(Recorded { recording, ending, cut_short }) => {
+        Ok(Recorded { recording, ending, cut_short, closer_missing }) => {
             let replaced = replace(journal, &recording, cut_short, output);
-            Ok((recording, ending, replaced))
+            let found = closer_missing.map_or(Ok(()), |error| Err(super::advise(error)));
+            Ok((recording, ending, replaced.and(found)))
         }
         Err(error) => Err(kept_until(error, &journal, output)),
     };

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use tiermem_trace::TraceError;
+use tiermem_trace::recording::NAME_WORDS;
 
 /// Errors before or during a recording.
 #[derive(Debug, thiserror::Error)]
@@ -88,4 +89,12 @@ pub enum CaptureError {
     /// The machine's memory cannot be looked at.
     #[error("the machine's memory cannot be looked at: {0}")]
     Machine(io::Error),
+    /// What was to be looked at more closely was never there.
+    #[error("--closer {name}: the program had no such region; a name is {}. The regions were {}", NAME_WORDS, there.join(", "))]
+    NoSuchRegion {
+        /// As it was given.
+        name: String,
+        /// All regions.
+        there: Vec<String>,
+    },
 }

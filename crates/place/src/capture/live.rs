@@ -20,6 +20,8 @@ pub struct Recorded {
     pub ending: Ending,
     /// Why it ended early, if the journal could not be written on: the disk is full, say. The slices until then are in the recording.
     pub cut_short: Option<TraceError>,
+    /// If what was to be looked at more closely was never there.
+    pub closer_missing: Option<CaptureError>,
 }
 
 /// Records a program into a journal. `progress` gets the slices so far. A program that was started here does not outlive this call.
@@ -90,8 +92,12 @@ pub fn record(
             ),
         });
     }
-    let recording = journal.end(head, recorder.observer.regions.numbered())?;
-    Ok(Recorded { recording, ending, cut_short })
+    let regions = recorder.observer.regions.numbered();
+    // Of a program of which nothing was seen it is not known.
+    let missing = recorder.observer.closer_missing().filter(|_| has_seen);
+    let closer_missing = missing.map(|(name, there)| CaptureError::NoSuchRegion { name, there });
+    let recording = journal.end(head, regions)?;
+    Ok(Recorded { recording, ending, cut_short, closer_missing })
 }
 
 struct Recorder<'a> {
@@ -147,7 +153,7 @@ impl Recorder<'_> {
             sources: sources.collect(),
             regions: Vec::new(),
             cost: cost(observer, self.begun.elapsed(), self.cpu_before),
-            notes: notes(observer, options, slices),
+            notes: notes(observer, slices),
         }
     }
 }
@@ -168,7 +174,7 @@ fn cost(observer: &Observer<'_>, wall: Duration, cpu_before: Duration) -> Cost {
 }
 
 /// Notes for the reader of the recording.
-fn notes(observer: &Observer<'_>, options: &Options, slices: usize) -> Vec<String> {
+fn notes(observer: &Observer<'_>, slices: usize) -> Vec<String> {
     let mut notes = observer.notes.clone();
     match observer.begun_anew.as_slice() {
         [] => {}
@@ -179,15 +185,6 @@ fn notes(observer: &Observer<'_>, options: &Options, slices: usize) -> Vec<Strin
                 "the process began another program {times} times, the last time in slice {last}"
             ));
         }
-    }
-    if let Some(closer) = options.closer.as_ref().filter(|_| !observer.closer_found) {
-        let mut files: Vec<&str> = observer.lines.iter().filter_map(|line| line.path.as_deref()).collect();
-        files.dedup();
-        notes.push(format!(
-            "--closer {}: no mapping has such a name; there were, besides `anon`: {}",
-            closer.name,
-            files.join(", ")
-        ));
     }
     if observer.late > 0 {
         let late = observer.late;

@@ -26,7 +26,14 @@ impl MapLine {
     /// The mapped file, whether it is still there or not.
     pub fn file(&self) -> Option<&str> {
         let path = self.path.as_deref().filter(|path| path.starts_with('/') && *path != "//anon")?;
-        Some(path.strip_suffix(DELETED).unwrap_or(path))
+        self.shared_name().is_none().then(|| path.strip_suffix(DELETED).unwrap_or(path))
+    }
+
+    /// What the kernel calls shared memory that is no file's: `/dev/zero` without a name of its own, `/SYSV` and the key for a
+    /// segment of System V.
+    pub fn shared_name(&self) -> Option<&str> {
+        let name = self.path.as_deref()?.strip_suffix(DELETED)?;
+        (name == "/dev/zero" || name.starts_with("/SYSV")).then_some(name)
     }
 
     /// The kernel's name for anonymous memory, without its brackets: `heap`, `stack`, `vdso`, `anon:name`.

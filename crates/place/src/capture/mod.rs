@@ -12,6 +12,7 @@ mod naming;
 mod numa_residency;
 pub(crate) mod observer;
 mod options;
+mod origins;
 pub mod perf_mem;
 pub mod physical;
 pub(crate) mod program;

@@ -6,6 +6,9 @@ use tiermem_trace::recording::{Region, RegionKind};
 
 use super::maps::MapLine;
 
+/// The kernel's name for a thread's stack, which it gave until Linux 4.5; from then on only [`super::origins`] gives it.
+pub(super) const THREAD_STACK: &str = "stack:thread";
+
 /// What kind of memory a mapping is.
 pub(super) fn kind(line: &MapLine) -> RegionKind {
     match (line.file(), line.kernel_name()) {
@@ -13,6 +16,7 @@ pub(super) fn kind(line: &MapLine) -> RegionKind {
         (None, Some("heap")) => RegionKind::Heap,
         (None, Some(name)) if name == "stack" || name.starts_with("stack:") => RegionKind::Stack,
         (None, Some(name)) if given_name(name).is_some() => RegionKind::Anonymous,
+        (None, None) if line.shared_name().is_some() => RegionKind::Anonymous,
         (None, None) if line.path.as_deref().is_none_or(|path| path == "//anon") => RegionKind::Anonymous,
         (None, _) => RegionKind::Special,
     }
@@ -47,6 +51,7 @@ pub(super) struct Names {
     /// Names in use, and the last number given to those with the same beginning.
     taken: BTreeMap<String, u32>,
     anonymous: u32,
+    shared: u32,
 }
 
 impl Names {
@@ -84,10 +89,12 @@ impl Names {
         match kind(line) {
             RegionKind::File => self.of_file(line),
             RegionKind::Heap => "heap".to_owned(),
+            RegionKind::Stack if kernel_name == Some(THREAD_STACK) => "thread stack".to_owned(),
             RegionKind::Stack => "stack".to_owned(),
             RegionKind::Special => kernel_name.unwrap_or(path).to_owned(),
             RegionKind::Anonymous => match (kernel_name.and_then(given_name), before) {
                 (Some(name), _) if !name.is_empty() => name.to_owned(),
+                (None, _) if line.shared_name().is_some() => self.of_shared(line),
                 // What a program's or a library's file does not hold of its data lies behind the data that it does.
                 (_, Some(before)) if before.is_writable() && self.is_program(before) => {
                     format!("{} bss", base(before))
@@ -97,6 +104,21 @@ impl Names {
                     format!("anon {}", self.anonymous)
                 }
             },
+        }
+    }
+
+    /// Shared memory that is no file's: by its key, or numbered.
+    fn of_shared(&mut self, line: &MapLine) -> String {
+        match line
+            .shared_name()
+            .and_then(|name| name.strip_prefix('/'))
+            .filter(|name| name.starts_with("SYSV"))
+        {
+            Some(segment) => segment.to_owned(),
+            None => {
+                self.shared += 1;
+                format!("shared {}", self.shared)
+            }
         }
     }
 
@@ -167,6 +189,13 @@ a0000-a1000 r-xp 0 00:00 0 [vdso]
 a1000-a2000 rw-s 0 00:0e 3 anon_inode:[perf_event]
 b0000-c0000 r--s 0 00:01 10 /tmp/model.gguf
 d0000-d1000 rw-p 0 00:00 0 //anon
+e0000-e1000 rw-s 0 00:01 5 /dev/zero (deleted)
+e1000-e2000 rw-s 0 00:01 6 /dev/zero (deleted)
+e3000-e4000 rw-s 0 00:01 7 /SYSV0000002a (deleted)
+e5000-e6000 rw-s 0 00:01 8 /memfd:arena (deleted)
+f0000-f1000 rw-p 0 00:00 0 [stack:thread]
+f2000-f3000 rw-p 0 00:00 0 [stack:thread]
+f4000-f5000 rw-p 0 00:00 0 [anon:malloc arena]
 ";
         let (file, anonymous) = (RegionKind::File, RegionKind::Anonymous);
         let wanted = [
@@ -187,6 +216,13 @@ d0000-d1000 rw-p 0 00:00 0 //anon
             ("anon_inode:[perf_event]", RegionKind::Special),
             ("model.gguf #2", file),
             ("anon 3", anonymous),
+            ("shared 1", anonymous),
+            ("shared 2", anonymous),
+            ("SYSV0000002a", anonymous),
+            ("memfd:arena", file),
+            ("thread stack", RegionKind::Stack),
+            ("thread stack #2", RegionKind::Stack),
+            ("malloc arena", anonymous),
         ];
         let named = named(text);
         assert_eq!(named.iter().map(|(name, kind)| (name.as_str(), *kind)).collect::<Vec<_>>(), wanted);

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tiermem_sys::affinity::Precedence;
@@ -12,7 +13,8 @@ use tiermem_sys::pidfd::{PidFd, Woken};
 use tiermem_trace::recording::{Executable, Source as SourceInfo};
 
 use super::maps::{self, MapLine};
-use super::options::{Closer, Ending, Options, SourceKind, Target};
+use super::options::{Ending, Options, SourceKind, Target};
+use super::origins::Origins;
 use super::program::{self, Program};
 use super::regions::Regions;
 use super::sampling::{Granules, Seen, Shape, Source};
@@ -111,6 +113,8 @@ pub(crate) struct Observer<'a> {
     pub infos: Vec<SourceInfo>,
     /// The program's regions.
     pub regions: Regions,
+    /// Whose memory it is.
+    origins: Origins,
     /// Its mappings, as of the last look, that sources can look at.
     pub lines: Vec<MapLine>,
     /// Its file.
@@ -127,8 +131,8 @@ pub(crate) struct Observer<'a> {
     pub outside: f64,
     /// All that was seen.
     pub seen: f64,
-    /// Whether the part that is to be looked at more closely was ever there.
-    pub closer_found: bool,
+    /// The regions that were looked at more closely last, by number.
+    closer: Vec<u32>,
     /// Windows that were more than twice as long as they should have been.
     pub long_windows: u32,
     /// Windows.
@@ -148,7 +152,10 @@ impl<'a> Observer<'a> {
     pub fn begin(options: &'a Options, stop: &Stop) -> Result<Self, CaptureError> {
         options.check()?;
         // Programs map and touch memory within their first thousandths of a second.
-        let mappings = options.tell_mappings.then(MappingWatch::before_start).transpose();
+        let mappings = match options.target {
+            Target::Command(_) => MappingWatch::before_start().map(Some),
+            Target::Process(_) => Ok(None),
+        };
         let (process, agent) = Process::begin(options, stop)?;
         // A recorder that has to wait for a processor sees long windows alone, in which all hot granules are alike. The program,
         // which was started before, has its own priority.
@@ -161,6 +168,7 @@ impl<'a> Observer<'a> {
             sources: Vec::new(),
             infos: Vec::new(),
             regions: Regions::default(),
+            origins: Origins::default(),
             lines: Vec::new(),
             executable: Executable::default(),
             slices: 0,
@@ -169,7 +177,7 @@ impl<'a> Observer<'a> {
             late: 0,
             outside: 0.0,
             seen: 0.0,
-            closer_found: false,
+            closer: Vec::new(),
             long_windows: 0,
             windows: 0,
             notes: Vec::new(),
@@ -180,6 +188,8 @@ impl<'a> Observer<'a> {
         };
         match mappings {
             Ok(mappings) => observer.mappings = mappings,
+            // Where nobody acts on them, regions are coarser without.
+            Err(_) if !options.tell_mappings => {}
             Err(error) => observer.notes.push(format!(
                 "what the program maps is seen at the end of a slice, and not at once, as perf_event_open says: {error}; \
                  kernel.perf_event_paranoid of 2 or CAP_PERFMON allows it"
@@ -281,6 +291,7 @@ impl<'a> Observer<'a> {
     fn begin_another(&mut self, slice: u32) -> Result<(), CaptureError> {
         self.begun_anew.push(slice);
         self.regions.begin_anew();
+        self.origins.begin_anew();
         if self.options.agent {
             let agent = agent::attach(self.process.pid);
             self.take_agent(Some(agent));
@@ -305,9 +316,7 @@ impl<'a> Observer<'a> {
         if !self.look_at_mappings(slice)? {
             return Ok(None);
         }
-        let close =
-            self.options.closer.as_ref().map(|closer| close_ranges(closer, &self.lines)).unwrap_or_default();
-        self.closer_found |= !close.is_empty();
+        let close = self.close_ranges();
         let granule_bytes = granule_of(self.options, &close);
         let regions = &self.regions;
         let granules = |address| {
@@ -332,6 +341,31 @@ impl<'a> Observer<'a> {
         self.collect(end - begun, &mut each)?;
         self.slices += 1;
         Ok(Some(Looked { begun, end, ended }))
+    }
+
+    /// Where it is to be looked at more closely now. Mappings are divided at the ends.
+    fn close_ranges(&mut self) -> Vec<Range<u64>> {
+        let Some(closer) = &self.options.closer else { return Vec::new() };
+        self.closer = self.regions.choose(closer, self.closer.first().copied(), false);
+        let mapped = self.closer.iter().flat_map(|region| self.regions.mapped(*region));
+        let mut close: Vec<Range<u64>> = mapped.map(|(start, end)| start..end).collect();
+        close.sort_unstable_by_key(|range| range.start);
+        for at in close.iter().flat_map(|range| [range.start, range.end]) {
+            let behind = self.lines.partition_point(|line| line.end <= at);
+            if let Some(line) = self.lines.get_mut(behind).filter(|line| line.start < at) {
+                let rest = MapLine { start: at, offset: line.offset + (at - line.start), ..line.clone() };
+                line.end = at;
+                self.lines.insert(behind + 1, rest);
+            }
+        }
+        close
+    }
+
+    /// The name of what was to be looked at more closely, if the program never had it, and the names that there were.
+    pub fn closer_missing(&self) -> Option<(String, Vec<String>)> {
+        let closer = self.options.closer.as_ref()?;
+        let is_missing = self.regions.choose(closer, None, true).is_empty();
+        is_missing.then(|| (closer.name.clone(), self.regions.names()))
     }
 
     /// Opens and closes windows, from short to long, until the slice's end or the program's. Whether it ended.
@@ -381,7 +415,8 @@ impl<'a> Observer<'a> {
         let until = Instant::now() + wait;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let new = self.mappings.iter().flat_map(MappingWatch::events);
+            let watch = self.mappings.iter().filter(|_| self.options.tell_mappings);
+            let new = watch.flat_map(MappingWatch::events);
             let ended = match self.process.watch.wait_or(new, left.min(STEP)) {
                 Woken::Ended => true,
                 Woken::InTime => false,
@@ -407,7 +442,10 @@ impl<'a> Observer<'a> {
         let granule_bytes = self.options.granule_bytes;
         let mut has = false;
         if let Some(mappings) = &mut self.mappings {
-            mappings.drain(self.process.pid, |_, bytes| has |= bytes >= granule_bytes);
+            mappings.drain(self.process.pid, |new| {
+                has |= new.bytes >= granule_bytes;
+                self.origins.mapped(new);
+            });
         }
         has
     }
@@ -418,7 +456,7 @@ impl<'a> Observer<'a> {
     }
 
     /// The mappings of the process now; none if it has no memory any more.
-    fn mappings(&self) -> Result<Vec<MapLine>, CaptureError> {
+    fn map_lines(&self) -> Result<Vec<MapLine>, CaptureError> {
         let path = format!("/proc/{}/maps", self.process.pid);
         for _ in 0..MOMENTS {
             // A path may be of any bytes.
@@ -440,11 +478,16 @@ impl<'a> Observer<'a> {
 
     /// Takes in what is mapped now; false if the process has no memory any more.
     fn look_at_mappings(&mut self, slice: u32) -> Result<bool, CaptureError> {
-        let lines = self.mappings()?;
+        let mut lines = self.map_lines()?;
         if lines.is_empty() {
             return Ok(false);
         }
-        self.regions.update(&lines, slice);
+        // After the mappings were read, so that it is known who made them.
+        if let Some(mappings) = &mut self.mappings {
+            mappings.drain(self.process.pid, |new| self.origins.mapped(new));
+        }
+        let owners = self.origins.tell(self.process.pid, &mut lines);
+        self.regions.update(&lines, &owners, slice);
         let regions = &self.regions;
         self.lines = lines
             .into_iter()
@@ -455,6 +498,7 @@ impl<'a> Observer<'a> {
 
     fn collect(&mut self, length: Duration, each: &mut dyn FnMut(Piece)) -> Result<(), CaptureError> {
         let Observer { sources, regions, outside, seen, options, process, .. } = self;
+        regions.cool();
         for (number, source) in (0_u8..).zip(sources) {
             let mut covered: Vec<(u32, u64, u64)> = Vec::new();
             let collected = source.collect(length, &mut |it: Seen| {
@@ -467,6 +511,9 @@ impl<'a> Observer<'a> {
                 }
                 for (region, from, to) in covered.iter().copied() {
                     let weight = it.weight * (to - from) as f64 / all as f64;
+                    if number == 0 {
+                        regions.heat(region, weight);
+                    }
                     each(Piece {
                         region,
                         source: number,
@@ -485,29 +532,11 @@ impl<'a> Observer<'a> {
 }
 
 /// The granule of each address: the closer look's in its mappings, the common one elsewhere.
-fn granule_of(options: &Options, close: &[std::ops::Range<u64>]) -> impl Fn(u64) -> u64 {
+fn granule_of(options: &Options, close: &[Range<u64>]) -> impl Fn(u64) -> u64 {
     move |address| match &options.closer {
         Some(closer) if close.iter().any(|range| range.contains(&address)) => closer.granule_bytes,
         _ => options.granule_bytes,
     }
-}
-
-fn close_ranges(closer: &Closer, lines: &[MapLine]) -> Vec<std::ops::Range<u64>> {
-    if closer.name == "anon" {
-        let anonymous = lines.iter().filter(|line| line.path.is_none());
-        // Granules of one mapping lie one behind the other, and are one for this purpose.
-        let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
-        for line in anonymous {
-            match runs.last_mut() {
-                Some(run) if run.end == line.start => run.end = line.end,
-                _ => runs.push(line.start..line.end),
-            }
-        }
-        return runs.into_iter().max_by_key(|run| run.end - run.start).into_iter().collect();
-    }
-    let is_meant = |path: &str| path.trim_matches(['[', ']']) == closer.name || path.ends_with(&closer.name);
-    let meant = lines.iter().filter(|line| line.path.as_deref().is_some_and(is_meant));
-    meant.map(|line| line.start..line.end).collect()
 }
 
 fn exe_link(pid: u32) -> Option<String> {

@@ -64,7 +64,7 @@ pub enum Target {
 /// A part of a program's memory that is looked at with another granule than the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closer {
-    /// A mapped file's path ends with this, or it is `heap` or `stack`; `anon` is the largest mapping of no file.
+    /// As [`tiermem_trace::recording::choose`] takes it.
     pub name: String,
     /// Bytes of its granules, a multiple of 4096.
     pub granule_bytes: u64,

@@ -5,14 +5,15 @@
 //! region, and a region that overlaps an earlier one is the same region, grown or shrunk.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tiermem_model::placement::PlannedRegion;
-use tiermem_trace::recording::{NumberedRegion, Region, RegionKind};
+use tiermem_trace::recording::{self, Candidate, NumberedRegion, Region, RegionKind};
 
 use super::build_id;
 use super::maps::MapLine;
 use super::naming::{self, Names};
+use super::options::Closer;
 
 /// The regions that a program has or had.
 #[derive(Debug, Default)]
@@ -38,6 +39,10 @@ struct Known {
     within: Option<u32>,
     /// Its name; empty until the end of the slice in which it appeared.
     name: String,
+    /// Accesses, those of a slice counted half as much after each further one.
+    heat: f64,
+    /// The thread that mapped it, if that is known.
+    owner: Option<u32>,
 }
 
 /// A stretch of addresses of one region.
@@ -48,22 +53,37 @@ struct Run {
     region: u32,
 }
 
+/// Adds a mapping, to the one before it if it continues that.
+fn append(runs: &mut Vec<MapLine>, line: MapLine, owners: &BTreeMap<u64, u32>) {
+    match runs.last_mut().filter(|last| last.goes_on_with(&line) && !owners.contains_key(&line.start)) {
+        Some(last) => last.end = line.end,
+        None => runs.push(line),
+    }
+}
+
 /// Whether anything can be accessed there.
 fn is_accessible(line: &MapLine) -> bool {
     line.permissions.starts_with('r') || line.permissions.contains(['w', 'x'])
 }
 
 impl Regions {
-    /// Takes in the mappings that the program has now, in the order of addresses.
-    pub fn update(&mut self, lines: &[MapLine], slice: u32) {
+    /// Takes in the mappings that the program has now, in the order of addresses, and where the memory of a thread begins within them,
+    /// and of which: there a region ends, though the mapping goes on.
+    pub fn update(&mut self, lines: &[MapLine], owners: &BTreeMap<u64, u32>, slice: u32) {
         let mut runs: Vec<MapLine> = Vec::new();
         for line in lines.iter().filter(|line| is_accessible(line)) {
-            match runs.last_mut().filter(|last| last.goes_on_with(line)) {
-                Some(last) => last.end = line.end,
-                None => runs.push(line.clone()),
+            let mut line = line.clone();
+            for (&at, _) in owners.range(line.start + 1..line.end) {
+                let rest = MapLine { start: at, offset: line.offset + (at - line.start), ..line.clone() };
+                line.end = at;
+                append(&mut runs, std::mem::replace(&mut line, rest), owners);
             }
+            append(&mut runs, line, owners);
         }
         let before = std::mem::take(&mut self.current);
+        // What is at a region's place is this region, unless it is another thread's and the region is there without it.
+        let owner = |run: &MapLine| owners.get(&run.start).copied();
+        let claims = self.claims(&before, &runs, owners);
         let mut from = 0;
         for run in runs {
             // Both are in the order of addresses, so regions that end before this run do not matter for later ones.
@@ -74,6 +94,13 @@ impl Regions {
             let mut same: Vec<u32> = overlapping
                 .map(|it| whole(&self.known, it.region))
                 .filter(|id| self.is_same(*id, &run))
+                .filter(|id| {
+                    let own = self.known[*id as usize].owner;
+                    own.is_none()
+                        || owner(&run).is_none()
+                        || owner(&run) == own
+                        || !claims.contains(&(*id, own))
+                })
                 .collect();
             // The oldest stays. Regions merged into another one are never
             // used for a region again, so that chains of merges end.
@@ -83,8 +110,18 @@ impl Regions {
             let region = match same.split_first() {
                 None => {
                     let (origin, first_slice, last_slice) = (run.start, slice, slice);
-                    let (within, name) = (None, String::new());
-                    self.known.push(Known { line: run, origin, first_slice, last_slice, within, name });
+                    let (within, name, heat, owner) = (None, String::new(), 0.0, None);
+                    let line = run.clone();
+                    self.known.push(Known {
+                        line,
+                        origin,
+                        first_slice,
+                        last_slice,
+                        within,
+                        name,
+                        heat,
+                        owner,
+                    });
                     self.known.len() as u32 - 1
                 }
                 Some((&first, others)) => {
@@ -93,7 +130,10 @@ impl Regions {
                         let MapLine { start, end, offset, .. } = self.known[other as usize].line;
                         self.known[other as usize].within = Some(first);
                         let name = std::mem::take(&mut self.known[other as usize].name);
-                        let Known { line: into, name: own, .. } = &mut self.known[first as usize];
+                        let heat = self.known[other as usize].heat;
+                        let Known { line: into, name: own, heat: own_heat, .. } =
+                            &mut self.known[first as usize];
+                        *own_heat += heat;
                         // What is known by a name already keeps it.
                         if own.is_empty() {
                             *own = name;
@@ -106,10 +146,31 @@ impl Regions {
                     first
                 }
             };
+            if let Some(thread) = owner(&run) {
+                self.known[region as usize].owner = Some(thread);
+            }
             self.current.push(Run { start, end, region });
         }
         let Regions { known, current, .. } = self;
         current.iter_mut().for_each(|run| run.region = whole(known, run.region));
+    }
+
+    /// Which regions of before each thread has memory in now.
+    fn claims(
+        &self,
+        before: &[Run],
+        runs: &[MapLine],
+        owners: &BTreeMap<u64, u32>,
+    ) -> BTreeSet<(u32, Option<u32>)> {
+        let mut claims = BTreeSet::new();
+        let mut from = 0;
+        for run in runs.iter().filter(|_| !owners.is_empty()) {
+            from += before[from..].iter().take_while(|it| it.end <= run.start).count();
+            let overlapping = before[from..].iter().take_while(|it| it.start < run.end);
+            let owner = owners.get(&run.start).copied();
+            claims.extend(overlapping.map(|it| (whole(&self.known, it.region), owner)));
+        }
+        claims
     }
 
     fn is_same(&self, id: u32, run: &MapLine) -> bool {
@@ -188,20 +249,22 @@ impl Regions {
     /// no name of its own is numbered as it appears, and the largest first of what appeared in one slice.
     fn name_new(&mut self) {
         let Regions { known, current, names, .. } = self;
-        let mut new: Vec<u32> =
-            current.iter().map(|run| run.region).filter(|id| known[*id as usize].name.is_empty()).collect();
-        let key = |id: &u32| {
+        // As much of each as is mapped: what was there for a moment, in one run and not in the next, does not count.
+        let mut new: BTreeMap<u32, u64> = BTreeMap::new();
+        for run in current.iter().filter(|run| known[run.region as usize].name.is_empty()) {
+            *new.entry(run.region).or_default() += run.end - run.start;
+        }
+        let key = |(id, bytes): &(u32, u64)| {
             let Known { line, first_slice, .. } = &known[*id as usize];
             match naming::kind(line) {
-                RegionKind::Anonymous => {
-                    (*first_slice, Reverse(line.end - line.start), Reverse(line.start), *id)
-                }
+                RegionKind::Anonymous => (*first_slice, Reverse(*bytes), Reverse(line.start), *id),
                 // Parts of a file lie in the same order wherever it is mapped.
                 _ => (*first_slice, Reverse(u64::MAX), Reverse(u64::MAX - line.start), *id),
             }
         };
+        let mut new: Vec<(u32, u64)> = new.into_iter().collect();
         new.sort_unstable_by_key(key);
-        new.dedup();
+        let new: Vec<u32> = new.into_iter().map(|(id, _)| id).collect();
         names.learn(new.iter().map(|id| &known[*id as usize].line));
         for id in new {
             let line = &known[id as usize].line;
@@ -210,6 +273,48 @@ impl Regions {
             let name = names.name(line, before.map(|run| &known[run.region as usize].line));
             known[id as usize].name = name;
         }
+    }
+
+    /// Takes in that a slice has passed, before its accesses.
+    pub fn cool(&mut self) {
+        self.known.iter_mut().for_each(|it| it.heat /= 2.0);
+    }
+
+    /// Takes in accesses to a region.
+    pub fn heat(&mut self, region: u32, accesses: f64) {
+        self.known[region as usize].heat += accesses;
+    }
+
+    /// The regions that a name means now, by number; of all that were ever seen if `ever`. `held` was the hottest one before: it stays
+    /// until another one is half as hot again, so that what is looked at more closely does not change with each slice. A region of one
+    /// granule is never the hottest: there is nothing to look at more closely.
+    pub fn choose(&self, closer: &Closer, held: Option<u32>, ever: bool) -> Vec<u32> {
+        let mut ids: Vec<u32> = match ever {
+            true => {
+                (0..self.known.len() as u32).filter(|id| self.known[*id as usize].within.is_none()).collect()
+            }
+            false => self.current.iter().map(|run| run.region).collect(),
+        };
+        ids.sort_unstable();
+        ids.dedup();
+        let candidate = |id: &u32| {
+            let Known { line, name, heat, .. } = &self.known[*id as usize];
+            let bytes = line.end - line.start;
+            let accesses = match held {
+                _ if bytes <= closer.granule_bytes => 0.0,
+                Some(held) if held == *id => heat * 1.5,
+                _ => *heat,
+            };
+            Candidate { name, kind: naming::kind(line), path: line.file(), bytes, accesses }
+        };
+        let candidates: Vec<Candidate<'_>> = ids.iter().map(candidate).collect();
+        recording::choose(&closer.name, &candidates).into_iter().map(|at| ids[at]).collect()
+    }
+
+    /// The names of all that were ever seen.
+    pub fn names(&self) -> Vec<String> {
+        let named = self.known.iter().filter(|it| it.within.is_none() && !it.name.is_empty());
+        named.map(|it| it.name.clone()).collect()
     }
 
     /// The regions as they are now, for a recording: those that were named, which are all that anything was seen in.
@@ -268,7 +373,7 @@ mod tests {
     fn regions(updates: &[&str]) -> Regions {
         let mut regions = Regions::default();
         for (slice, text) in updates.iter().enumerate() {
-            regions.update(&maps::parse(text).unwrap(), slice as u32);
+            regions.update(&maps::parse(text).unwrap(), &BTreeMap::new(), slice as u32);
             regions.numbered();
         }
         regions
@@ -284,6 +389,77 @@ mod tests {
         let (regions, _) = finish(regions);
         let shape: Vec<_> = regions.iter().map(|it| (it.name.as_str(), it.start, it.bytes)).collect();
         assert_eq!(shape, [("anon 1", 0x10000, 0x20000), ("heap", 0x40000, 0x10000)]);
+    }
+
+    /// The sizes of the regions that are named, by name, after mappings with owners.
+    fn owned(updates: &[(&str, &[(u64, u32)])]) -> Vec<(String, u64)> {
+        let mut regions = Regions::default();
+        for (slice, (text, owners)) in updates.iter().enumerate() {
+            let owners = owners.iter().copied().collect();
+            regions.update(&maps::parse(text).unwrap(), &owners, slice as u32);
+            regions.numbered();
+        }
+        finish(regions).0.into_iter().map(|it| (it.name, it.bytes)).collect()
+    }
+
+    #[test]
+    fn memory_of_another_thread_is_another_region() {
+        let one = "10000-60000 rw-p 0 00:00 0 \n";
+        let names = [("anon 2".to_owned(), 0x20000), ("anon 1".to_owned(), 0x30000)];
+        assert_eq!(owned(&[(one, &[(0x10000, 2), (0x30000, 1)])]), names);
+        // Where the memory of one has been, and a part of it is another's by now.
+        let [two, all] = [&[(0x10000, 2), (0x30000, 1)][..], &[(0x10000, 1)]];
+        assert_eq!(
+            owned(&[(one, all), (one, two)]),
+            [("anon 1".to_owned(), 0x50000), ("anon 2".to_owned(), 0x20000)]
+        );
+        // What is there alone stays what it is, whoever maps it again.
+        assert_eq!(owned(&[(one, all), (one, &[(0x10000, 2)])]), [("anon 1".to_owned(), 0x50000)]);
+    }
+
+    #[test]
+    fn names_go_by_time_and_size_and_not_by_address() {
+        let first = "10000-20000 rw-p 0 00:00 0 \n40000-80000 rw-p 0 00:00 0 \n";
+        let with_more = format!("{first}90000-99000 rw-p 0 00:00 0 \n");
+        let names = |texts: &[&str]| -> Vec<String> {
+            finish(regions(texts)).0.into_iter().map(|it| it.name).collect()
+        };
+        assert_eq!(names(&[first, &with_more]), ["anon 2", "anon 1", "anon 3"]);
+        let moved = "10000-50000 rw-p 0 00:00 0 \n70000-80000 rw-p 0 00:00 0 \n";
+        assert_eq!(names(&[moved]), ["anon 1", "anon 2"]);
+        // A region that grows keeps its name.
+        let grown = "10000-20000 rw-p 0 00:00 0 \n40000-f0000 rw-p 0 00:00 0 \n";
+        assert_eq!(
+            names(&["10000-20000 rw-p 0 00:00 0 \n40000-48000 rw-p 0 00:00 0 \n", grown]),
+            ["anon 1", "anon 2"]
+        );
+    }
+
+    #[test]
+    fn the_hottest_changes_when_another_is_half_as_hot_again() {
+        let mut regions = regions(&["10000-20000 rw-p 0 00:00 0 \n40000-80000 rw-p 0 00:00 0 \n"]);
+        let closer = |name: &str| Closer { name: name.to_owned(), granule_bytes: 4096 };
+        assert_eq!(regions.choose(&closer("hottest"), None, false), [0; 0]);
+        regions.heat(0, 10.0);
+        regions.heat(1, 14.0);
+        assert_eq!(regions.choose(&closer("hottest"), None, false), [1]);
+        assert_eq!(regions.choose(&closer("hottest"), Some(0), false), [0]);
+        regions.cool();
+        regions.heat(1, 4.0);
+        assert_eq!(regions.choose(&closer("hottest"), Some(0), false), [1]);
+        assert_eq!(
+            (regions.choose(&closer("anon"), None, false), regions.choose(&closer("anon 1"), None, false)),
+            (vec![0, 1], vec![1])
+        );
+        regions.update(&maps::parse("10000-20000 rw-p 0 00:00 0 \n").unwrap(), &BTreeMap::new(), 1);
+        assert_eq!(
+            (regions.choose(&closer("anon 1"), None, false), regions.choose(&closer("anon 1"), None, true)),
+            (vec![], vec![1])
+        );
+        let coarse = Closer { granule_bytes: 0x10000, ..closer("hottest") };
+        regions.heat(0, 99.0);
+        assert_eq!(regions.choose(&coarse, None, true), [1]);
+        assert_eq!(regions.names(), ["anon 2", "anon 1"]);
     }
 
     #[test]
@@ -392,7 +568,7 @@ mod tests {
             let mut seen: Vec<(u64, u32)> = Vec::new();
             for (slice, pages) in updates.iter().enumerate() {
                 let lines = mapped(pages);
-                regions.update(&lines, slice as u32);
+                regions.update(&lines, &BTreeMap::new(), slice as u32);
                 for line in &lines {
                     let region = regions.find(line.start);
                     prop_assert!(region.is_some());

@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -82,6 +84,10 @@ pub fn start(mut command: Command, with_agent: bool) -> io::Result<Started> {
     if !with_agent {
         return Ok(Started { child: command.spawn()?, agent: None });
     }
+    // The kernel withholds rights of the file from a program that is traced when it begins, unless root traces it.
+    if !rustix::process::geteuid().is_root() && gives_rights(Path::new(command.get_program())) {
+        return Ok(Started { child: command.spawn()?, agent: Some(Err(NoAgent::SetId)) });
+    }
     let gate = Gate::before(&mut command)?;
     // The process waits before it begins the program until it is traced, and to start it ends when the program has begun: it is done by
     // another thread meanwhile. Tracing is tied to this one.
@@ -114,6 +120,13 @@ pub fn start(mut command: Command, with_agent: bool) -> io::Result<Started> {
         });
         Ok(Started { child, agent: Some(agent) })
     })
+}
+
+/// Whether a program has rights by its file that those who start it do not have.
+fn gives_rights(file: &Path) -> bool {
+    let mode = file.metadata().map_or(0, |meta| meta.mode());
+    let has_capabilities = rustix::fs::getxattr(file, "security.capability", &mut [0_u8; 64]).is_ok();
+    mode & (libc::S_ISUID | libc::S_ISGID) != 0 || has_capabilities
 }
 
 /// What a process that is going to be started waits at.

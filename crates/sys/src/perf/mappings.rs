@@ -20,9 +20,25 @@ const DUMMY: u64 = 9;
 /// Mappings that are executable are told, and the others too.
 const MMAP: u64 = 1 << 8;
 const MMAP_DATA: u64 = 1 << 17;
+/// With what may be done there.
+const MMAP2: u64 = 1 << 23;
 /// A waiter is woken by bytes in the ring, and not by samples, of which there are none.
 const WATERMARK: u64 = 1 << 14;
-const RECORD_MMAP: u32 = 1;
+const RECORD_MMAP2: u32 = 10;
+const PROT_WRITE: u64 = 2;
+
+/// A mapping that was made, or whose protection was changed. What the kernel has made one with its neighbours is told as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewMapping {
+    /// The thread that did.
+    pub thread: u32,
+    /// The first address.
+    pub address: u64,
+    /// Its size; as large as can be if records were lost because there were too many at once.
+    pub bytes: u64,
+    /// Whether it can be written.
+    pub is_writable: bool,
+}
 
 /// The mappings that one program makes.
 #[derive(Debug)]
@@ -44,6 +60,7 @@ impl MappingWatch {
                 | EXCLUDE_HYPERVISOR
                 | MMAP
                 | MMAP_DATA
+                | MMAP2
                 | WATERMARK,
             wakeup: 1,
             ..Attributes::default()
@@ -57,18 +74,23 @@ impl MappingWatch {
         self.rings.iter().map(AsFd::as_fd)
     }
 
-    /// Tells address and bytes of each mapping of a process since the last call, for each processor in the order of time. Records
-    /// that were lost because there were too many at once are told as one mapping of all addresses.
-    pub fn drain(&mut self, pid: u32, mut each: impl FnMut(u64, u64)) {
+    /// Tells each mapping of a process since the last call, for each processor in the order of time. Records that were lost are told as
+    /// one mapping of all addresses.
+    pub fn drain(&mut self, pid: u32, mut each: impl FnMut(NewMapping)) {
         for ring in &mut self.rings {
             let lost = ring.drain(|record| {
-                // Process and thread, address, length.
-                if record.kind == RECORD_MMAP && record.word(0) as u32 == pid {
-                    each(record.word(1), record.word(2));
+                // Process and thread, address, length; behind the file's place the protection.
+                if record.kind == RECORD_MMAP2 && record.word(0) as u32 == pid {
+                    each(NewMapping {
+                        thread: (record.word(0) >> 32) as u32,
+                        address: record.word(1),
+                        bytes: record.word(2),
+                        is_writable: record.word(7) & PROT_WRITE != 0,
+                    });
                 }
             });
             if lost > 0 {
-                each(0, u64::MAX);
+                each(NewMapping { thread: 0, address: 0, bytes: u64::MAX, is_writable: true });
             }
         }
     }
@@ -110,9 +132,15 @@ mod tests {
         child.wait().unwrap();
         assert!(is_woken(&watch) && !is_woken(&watch));
         let mut told = Vec::new();
-        watch.drain(child.id(), |_, bytes| told.push(bytes));
+        let mut writable = 0;
+        watch.drain(child.id(), |it| {
+            assert_eq!(it.thread, child.id());
+            told.push(it.bytes);
+            writable += u64::from(it.is_writable);
+        });
+        assert!(writable > 0 && (writable as usize) < told.len());
         assert!(told.iter().any(|bytes| (64 << 20..65 << 20).contains(bytes)), "{told:?}");
         assert!(told.len() > 3 && !told.contains(&u64::MAX), "{told:?}");
-        watch.drain(child.id(), |_, _| panic!("it was told before"));
+        watch.drain(child.id(), |_| panic!("it was told before"));
     }
 }

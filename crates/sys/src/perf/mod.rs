@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 pub use faults::FaultWatch;
-pub use mappings::MappingWatch;
+pub use mappings::{MappingWatch, NewMapping};
 
 const TYPE_SOFTWARE: u32 = 1;
 /// Flag: threads and processes that the process starts are watched as well.

@@ -69,6 +69,19 @@ impl Ring {
         Ok(())
     }
 
+    /// How often the events have happened, whether there was room for a record or not.
+    pub fn count(&self) -> u64 {
+        let count = |event: &OwnedFd| {
+            let mut count = [0; 8];
+            // An event of this kind can always be read; one that cannot counts nothing.
+            match rustix::io::read(event, &mut count) {
+                Ok(8) => u64::from_ne_bytes(count),
+                _ => 0,
+            }
+        };
+        self.others.iter().chain([&self.event]).map(count).sum()
+    }
+
     /// A counter of the kernel's in the first page.
     fn end(&self, at: usize) -> &AtomicU64 {
         // SAFETY: the page is mapped as long as `self` is there; the field is 8 bytes at a multiple of 8 from its start,

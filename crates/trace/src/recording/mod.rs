@@ -8,12 +8,14 @@ mod file;
 mod from_trace;
 mod head;
 pub mod journal;
+mod names;
 mod select;
 
 pub use file::{NO_REGIONS, looks_like_one, read, write};
 pub use from_trace::{FromTrace, FromTraceError, GAP_BYTES};
 pub use head::{Cost, Executable, Head, Region, RegionKind, Slice, Source, Unit};
 pub use journal::{Journal, JournalSample, NumberedRegion};
+pub use names::{Candidate, NAME_WORDS, choose};
 pub use select::{LevelChoice, RegionHeat, Selection, parse_level};
 
 use tiermem_base::Op;
