@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid, getsid};
 use tiermem_place::capture::Stop;
 use tiermem_sys::inherited;
-use tiermem_sys::signals::Signals;
+use tiermem_sys::signals::{Message, Signals};
 
 /// Whether the user wants the command to end.
 #[derive(Clone, Debug, Default)]
@@ -29,16 +29,22 @@ pub enum Second {
     EndsProgram,
 }
 
-/// Calls `first` at the first signal that comes from now on, and `second` at each later one. Where signals cannot be received they end the
-/// process as usual, which is said.
-fn on_signals(first: impl FnOnce(i32, bool) + Send + 'static, second: impl Fn(i32, bool) + Send + 'static) {
-    // A write beyond the limit of a file's size (`RLIMIT_FSIZE`) is an error, and not the end of what is to be kept.
-    let mut wanted = vec![Signal::INT, Signal::TERM, Signal::XFSZ];
+/// Signals that end a command.
+fn ending() -> Vec<Signal> {
+    let mut ending = vec![Signal::INT, Signal::TERM];
     // Under nohup the command must continue without its terminal.
     if !inherited::ignores(Signal::HUP.as_raw()) {
-        wanted.push(Signal::HUP);
+        ending.push(Signal::HUP);
     }
-    let signals = match Signals::receive(&wanted) {
+    ending
+}
+
+/// Calls `each` for every signal of these that comes from now on. Where signals cannot be received they end the process as usual, which is
+/// said.
+fn on_signals(wanted: &[Signal], mut each: impl FnMut(Message) + Send + 'static) {
+    // A write beyond the limit of a file's size (`RLIMIT_FSIZE`) is an error, and not the end of what is to be kept.
+    let all = [wanted, &[Signal::XFSZ]].concat();
+    let signals = match Signals::receive(&all) {
         Ok(signals) => signals,
         Err(error) => {
             eprintln!("tiermem: signals cannot be received ({error}): Ctrl-C will keep nothing");
@@ -46,14 +52,9 @@ fn on_signals(first: impl FnOnce(i32, bool) + Send + 'static, second: impl Fn(i3
         }
     };
     std::thread::spawn(move || {
-        let mut first = Some(first);
         while let Ok(message) = signals.next() {
-            if message.signal == Signal::XFSZ.as_raw() {
-                continue;
-            }
-            match first.take() {
-                Some(first) => first(message.signal, message.is_from_terminal),
-                None => second(message.signal, message.is_from_terminal),
+            if message.signal != Signal::XFSZ.as_raw() {
+                each(message);
             }
         }
     });
@@ -64,22 +65,34 @@ fn end_at_once(signal: i32) -> ! {
 }
 
 /// Passes signals on to the program that runs, which gets each as the user meant it to: a terminal sends its own to both.
-/// `first` is called at the first one.
+/// `first` is called at the first one that ends a command. One from a terminal does not end this process while a program runs that was
+/// started here: the terminal is the program's.
 pub fn pass_on(stop: &Stop, first: impl FnOnce(&Stop) + Send + 'static, then: Second) {
-    let (stopped, again) = (stop.clone(), stop.clone());
-    let first = move |signal, is_from_terminal: bool| {
-        first(&stopped);
-        if !is_from_terminal {
-            stopped.pass_on(signal);
+    let ending: Vec<i32> = ending().into_iter().map(Signal::as_raw).collect();
+    // Those that programs use for themselves.
+    let mut wanted = vec![Signal::QUIT, Signal::USR1, Signal::USR2];
+    wanted.extend(self::ending());
+    let (stop, mut first) = (stop.clone(), Some(first));
+    // When the terminal goes away, the kernel tells the first process of the session alone.
+    let is_leader = getsid(None).is_ok_and(|session| session == getpid());
+    on_signals(&wanted, move |message| {
+        let is_from_terminal =
+            message.is_from_terminal && !(is_leader && message.signal == Signal::HUP.as_raw());
+        if ending.contains(&message.signal)
+            && let Some(first) = first.take()
+        {
+            first(&stop);
+        } else if ending.contains(&message.signal) && !(is_from_terminal && stop.has_program()) {
+            match then {
+                Second::Ends => {
+                    stop.pass_on(message.signal);
+                    end_at_once(message.signal);
+                }
+                Second::EndsProgram => return stop.end_program(),
+            }
         }
-    };
-    on_signals(first, move |signal, is_from_terminal| {
         if !is_from_terminal {
-            again.pass_on(signal);
-        }
-        match then {
-            Second::Ends => end_at_once(signal),
-            Second::EndsProgram => again.end_program(),
+            stop.pass_on(message.signal);
         }
     });
 }
@@ -88,6 +101,10 @@ pub fn pass_on(stop: &Stop, first: impl FnOnce(&Stop) + Send + 'static, then: Se
 pub fn watch() -> Interrupt {
     let interrupt = Interrupt::default();
     let set = interrupt.clone();
-    on_signals(move |_, _| set.0.store(true, Relaxed), |signal, _| end_at_once(signal));
+    on_signals(&ending(), move |message| {
+        if set.0.swap(true, Relaxed) {
+            end_at_once(message.signal);
+        }
+    });
     interrupt
 }

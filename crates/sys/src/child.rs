@@ -65,6 +65,9 @@ pub struct Usage {
 /// If there is no such process, or its end has been taken in before.
 pub fn take_end(pid: u32) -> io::Result<Option<(ExitStatus, Usage)>> {
     let pid = libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 0).ok_or(io::ErrorKind::InvalidInput)?;
+    if !has_ended(pid)? {
+        return Ok(None);
+    }
     let mut status: libc::c_int = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both are as large as the call wants and outlive it; the usage is valid when all zero, should the call not fill
@@ -75,6 +78,20 @@ pub fn take_end(pid: u32) -> io::Result<Option<(ExitStatus, Usage)>> {
     match taken {
         0 => Ok(None),
         taken if taken == pid => Ok(Some((ExitStatus::from_raw(status), Usage::of(&usage)))),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether a child has ended. A child that is traced by this process tells of its stops too, which are no end.
+fn has_ended(pid: libc::pid_t) -> io::Result<bool> {
+    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the information outlives the call, which fills it; it is valid when all zero, as it stays if nothing has happened.
+    let (done, info) =
+        unsafe { (libc::waitid(libc::P_PID, pid as libc::id_t, info.as_mut_ptr(), how), info.assume_init()) };
+    match done {
+        // SAFETY: `waitid` fills this field.
+        0 => Ok(unsafe { info.si_pid() } != 0),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -23,7 +23,12 @@ struct Inherited {
 static INHERITED: OnceLock<Inherited> = OnceLock::new();
 
 extern "C" fn loaded() {
-    INHERITED.get_or_init(look);
+    let inherited = INHERITED.get_or_init(look);
+    if inherited.ignored & bit(libc::SIGCHLD) != 0 {
+        // Or the ends of children would be lost.
+        // SAFETY: the call takes numbers alone, and no other thread runs yet.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
 }
 
 // SAFETY: the loader calls the function in this section with C's calling convention, once, and nothing else reads it.

@@ -39,7 +39,7 @@ each source sees and costs.
 
 The program runs as without tiermem: its input, output, terminal and exit code are its own. The report comes after its end, on standard
 error or in the file of --report. Ctrl-C, SIGTERM and SIGHUP end the recording, reach the program as well, and tiermem waits for its end; a
-second signal ends tiermem at once, and the program goes on. Exit code: the program's, or 128 and the signal that ended it; 125 if tiermem
+second one that is not the terminal's ends tiermem at once, and the program goes on. Exit code: the program's, or 128 and the signal that ended it; 125 if tiermem
 itself fails, 126 if the program cannot be run, 127 if there is none.
 
 Sources:

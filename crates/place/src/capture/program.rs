@@ -48,6 +48,11 @@ impl Stop {
         }
     }
 
+    /// Whether a program that was started here runs, or its end has not been taken in.
+    pub fn has_program(&self) -> bool {
+        self.program().is_some()
+    }
+
     /// Ends the program and its descendants, if it runs.
     pub fn end_program(&self) {
         if let Some(program) = *self.program() {
@@ -68,6 +73,7 @@ impl Stop {
                 return Ok(Some(status));
             }
             drop(program);
+            agent::leave_late();
             std::thread::sleep(WAIT);
         }
     }
@@ -131,6 +137,7 @@ impl Program {
             if let Some(status) = self.ended()? {
                 return Ok(status);
             }
+            agent::leave_late();
             std::thread::sleep(WAIT);
         }
     }
@@ -159,7 +166,8 @@ fn find_program(command: &Path) -> Result<PathBuf, CaptureError> {
     };
     let is_path = command.as_os_str().as_encoded_bytes().contains(&b'/');
     if !is_path {
-        let path = std::env::var_os("PATH").unwrap_or_default();
+        // Without a PATH, the C library's.
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
         let mut found = std::env::split_paths(&path).map(|folder| folder.join(command));
         return found.find(|file| runnable(file).is_ok()).ok_or_else(|| failed("it is not in PATH", false));
     }

@@ -15,8 +15,12 @@ const CALL_BYTES: usize = CALL_WORDS * 8;
 const PAGE_BYTES: u64 = 4096;
 /// Bytes that calls can point to, behind the loop's code.
 const DATA_OFFSET: usize = 256;
-pub(super) const DATA_BYTES: usize = 1024;
+pub(super) const DATA_BYTES: usize = 1536;
 const LIST_OFFSET: usize = 2048;
+/// How it is mapped.
+pub(super) const PROTECTION: libc::c_int = libc::PROT_READ | libc::PROT_EXEC;
+pub(super) const FLAGS: libc::c_int =
+    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
 /// Addresses for the list: between what is mapped from below (the program, its heap) and from above (all else).
 const PLACES: [u64; 4] = [0x2a5e_7b00_0000, 0x1d37_6c00_0000, 0x3391_f400_0000, 0x0e2c_4d00_0000];
 
@@ -141,11 +145,10 @@ impl<'a> Place<'a> {
     ) -> io::Result<Self> {
         let list = calls.min(CALLS_MAX) * CALL_BYTES;
         let bytes = ((LIST_OFFSET + list) as u64).next_multiple_of(PAGE_BYTES);
-        let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         let mut refused = io::Error::from_raw_os_error(libc::EEXIST);
         for address in PLACES {
-            let map = Call::of(libc::SYS_mmap, [address, bytes, protection, flags as u64, u64::MAX, 0]);
+            let map =
+                Call::of(libc::SYS_mmap, [address, bytes, PROTECTION as u64, FLAGS as u64, u64::MAX, 0]);
             // SAFETY: the agent has no code of its own to go back to, and what is mapped was free.
             match unsafe { agent.call(instruction, map) }? {
                 mapped if mapped.cast_unsigned() == address => {

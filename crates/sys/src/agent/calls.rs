@@ -10,6 +10,11 @@ use super::traced::Call;
 const CLOSE_RANGE_UNSHARE: u64 = 2;
 const CLONE_PARENT: i32 = libc::CLONE_PARENT;
 
+/// For faults of the program alone, which takes no right: protection that the kernel lifts by itself stops no thread, so it does not
+/// matter which mode the faults come from.
+const USER_MODE_ONLY: libc::c_int = 1;
+pub(super) const USERFAULT_FLAGS: libc::c_int = libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY;
+
 fn invalid() -> io::Error {
     io::Error::from_raw_os_error(libc::EINVAL)
 }

@@ -16,9 +16,6 @@ use crate::userfaultfd::{Features, Modes, Options, Userfault};
 
 /// The largest node of a mask.
 const NODE_BITS: u64 = 64;
-/// For faults of the program alone, which takes no right: protection that the kernel lifts by itself stops no thread, so it does not
-/// matter which mode the faults come from.
-const USER_MODE_ONLY: libc::c_int = 1;
 
 /// Why an agent did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -211,8 +208,7 @@ impl Agent {
 
     /// The descriptor is made by the agent, as it concerns its maker's memory, and is this process's then.
     fn open_watch(&mut self) -> Result<Userfault, AgentError> {
-        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY;
-        let number = self.call(Call::of(libc::SYS_userfaultfd, [flags as u64]))?;
+        let number = self.call(Call::of(libc::SYS_userfaultfd, [calls::USERFAULT_FLAGS as u64]))?;
         let taken = self.take_descriptor(number);
         self.call(calls::close(number))?;
         let options = Options { features: Features::WATCH_WRITES, user_mode_is_enough: true };
@@ -294,9 +290,24 @@ impl Agent {
         self.traced.as_ref().ok_or_else(|| AgentError::Lost(io::Error::from_raw_os_error(libc::ESRCH)))
     }
 
+    /// Gives the agent the limits that its program has by now, so that neither gets by it what is not allowed to the other.
+    fn take_limits(&mut self) {
+        self.requests += 1;
+        let (Some(traced), Ok(program)) = (&self.traced, libc::pid_t::try_from(self.program)) else { return };
+        for resource in [libc::RLIMIT_AS, libc::RLIMIT_MEMLOCK] {
+            let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: the limit is as large as the calls want and outlives them, and neither process is this one.
+            unsafe {
+                if libc::prlimit64(program, resource, std::ptr::null(), &raw mut limit) == 0 {
+                    libc::prlimit64(traced.pid(), resource, &raw const limit, std::ptr::null_mut());
+                }
+            }
+        }
+    }
+
     /// Makes one call that points to nothing.
     fn call(&mut self, call: Call) -> Result<i64, AgentError> {
-        self.requests += 1;
+        self.take_limits();
         let instruction = self.instruction;
         if !self.memory.has_instruction(instruction) {
             let found = self.memory.find_instruction(self.agent()?.pid()).map_err(AgentError::Refused)?;
@@ -325,7 +336,7 @@ impl Agent {
         calls: usize,
         batch: impl FnOnce(super::batch::Base) -> Batch,
     ) -> Result<u64, AgentError> {
-        self.requests += 1;
+        self.take_limits();
         let Some(traced) = self.traced.as_mut() else { return self.agent().map(|_| 0) };
         let done = Place::map(traced, &self.memory, self.instruction, calls).and_then(|mut place| {
             let batch = batch(place.base());

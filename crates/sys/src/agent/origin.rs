@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::batch::Place;
 use super::client::Agent;
 use super::program::{Memory, status};
-use super::traced::{EVENT_STOP, Halt, Traced};
+use super::traced::{Call, EVENT_STOP, Halt, Registers, Traced};
 use super::{calls, sandbox};
 
 /// A process that is made by a traced one is traced from its birth; stops at system calls can be told from signals.
@@ -36,12 +36,20 @@ pub fn leave_late() {
         for traced in std::mem::take(late) {
             match traced.try_halt() {
                 Ok(None) if !traced.has_ended() => still_late.push(traced),
-                Ok(Some(_)) => drop(traced.detach()),
+                Ok(Some(_)) => drop(go_on(traced)),
                 _ => {}
             }
         }
         *late = still_late;
     });
+}
+
+/// Leaves a process that stands still alone.
+fn go_on(traced: Traced) -> io::Result<()> {
+    let registers = undisturbed(&traced)?;
+    // SAFETY: these are the registers that it had, or those by which it does again what it was kept from.
+    unsafe { traced.set_registers(&registers) }?;
+    traced.detach()
 }
 
 /// Why a program has no agent.
@@ -56,8 +64,8 @@ pub enum NoAgent {
     /// A debugger or another recorder traces it.
     #[error("process {0} traces the program already (a debugger, strace or another recorder)")]
     Traced(u32),
-    /// It is the first process of a container, whose children the agent would become.
-    #[error("the program is the first process of a container")]
+    /// It is the first process of a container, or adopts orphans: the agent would become its child.
+    #[error("the program is the first process of a container, or adopts orphans as a supervisor does")]
     First,
     /// The program would not be given the rights of its file's owner if it were traced.
     #[error("the program's file has a set-user-ID bit, a set-group-ID bit or capabilities")]
@@ -101,8 +109,7 @@ pub fn start(mut command: Command, with_agent: bool) -> io::Result<Started> {
             spawned
         });
         let traced = gate.pid().map_err(NoAgent::from).and_then(|pid| {
-            let options = OPTIONS | libc::PTRACE_O_TRACEEXEC;
-            Traced::seize(pid, options).map_err(|error| refused(pid, error))
+            Traced::seize(pid, libc::PTRACE_O_TRACEEXEC).map_err(|error| refused(pid, error))
         });
         gate.open();
         let traced = traced.and_then(|traced| {
@@ -186,15 +193,16 @@ fn begun(traced: &Traced, has_failed: impl Fn() -> bool) -> io::Result<()> {
 /// Where it can have none; it goes on as before.
 pub fn attach(pid: u32) -> Result<Agent, NoAgent> {
     let number = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
-    if status(number, "Seccomp").is_some_and(|mode| mode != "0") {
-        return Err(NoAgent::Filtered);
-    }
     // Its numbers, from outside to inside of containers.
     let numbers = status(number, "NSpid").unwrap_or_default();
     if numbers.split_ascii_whitespace().next_back() == Some("1") {
         return Err(NoAgent::First);
     }
-    let mut traced = Traced::seize(number, OPTIONS).map_err(|error| refused(number, error))?;
+    let own = std::process::id().to_string();
+    let parent =
+        if status(number, "PPid").is_some_and(|parent| parent == own) { Parent::Ours } else { Parent::Init };
+    // What it makes before it stands still is not traced.
+    let mut traced = Traced::seize(number, 0).map_err(|error| refused(number, error))?;
     traced.interrupt()?;
     loop {
         match traced.halt() {
@@ -208,7 +216,7 @@ pub fn attach(pid: u32) -> Result<Agent, NoAgent> {
             Err(error) => return Err(error.into()),
         }
     }
-    let made = in_stopped(pid, &mut traced, Parent::Init);
+    let made = in_stopped(pid, &mut traced, parent);
     traced.detach()?;
     made
 }
@@ -232,24 +240,51 @@ enum Parent {
 
 /// Makes an agent in a process that stands still, which is as it was afterwards.
 fn in_stopped(program: u32, traced: &mut Traced, parent: Parent) -> Result<Agent, NoAgent> {
-    if !traced.is_64_bit()? {
-        return Err(NoAgent::Architecture);
-    }
-    let mut before = traced.registers()?;
-    let mask = traced.mask()?;
-    // A few calls report that they were interrupted even where no handler runs. The program must not see that: it does them again, unless
-    // a signal of its own has come as well.
-    let is_in_call = before.orig_rax.cast_signed() >= 0;
-    let result = before.rax.cast_signed();
-    if is_in_call && result == -i64::from(libc::EINTR) && !has_signal(traced.pid()) {
-        (before.rax, before.rip) = (before.orig_rax, before.rip - 2);
-    }
-    traced.set_mask(ALL_SIGNALS)?;
-    let made = born(program, traced, parent);
-    // SAFETY: these are the registers that it had.
+    let before = undisturbed(traced)?;
+    let made = may_have_one(traced).and_then(|()| {
+        let mask = traced.mask()?;
+        traced.set_options(OPTIONS)?;
+        traced.set_mask(ALL_SIGNALS)?;
+        let made = born(program, traced, parent);
+        traced.set_mask(mask)?;
+        traced.set_options(0)?;
+        made
+    });
+    // SAFETY: these are the registers that it had, or those by which it does again what it was kept from.
     unsafe { traced.set_registers(&before) }?;
-    traced.set_mask(mask)?;
     made
+}
+
+/// Registers of a process that stands still with which it goes on as if it had not been interrupted.
+fn undisturbed(traced: &Traced) -> io::Result<Registers> {
+    let mut registers = traced.registers()?;
+    if registers.orig_rax.cast_signed() >= 0 {
+        // A few calls report that they were interrupted even where no handler runs. The program must not see that: it does them again,
+        // unless a signal of its own has come as well.
+        if registers.rax.cast_signed() == -i64::from(libc::EINTR) && !has_signal(traced.pid()) {
+            (registers.rax, registers.rip) = (registers.orig_rax, registers.rip - 2);
+        }
+    } else if let Some(abort) = traced.restartable().and_then(|at| abort_of(traced.pid(), at, registers.rip))
+    {
+        // Within a restartable sequence (rseq) it goes on where the kernel would have it go on.
+        registers.rip = abort;
+    }
+    Ok(registers)
+}
+
+/// Where a restartable sequence that contains an instruction begins anew; `at` is the address of the program's `struct rseq`.
+fn abort_of(pid: libc::pid_t, at: u64, instruction: u64) -> Option<u64> {
+    const SEQUENCE_OFFSET: u64 = 8;
+    let memory = Memory::open(pid).ok()?;
+    let mut word = [0; 8];
+    memory.read(at + SEQUENCE_OFFSET, &mut word).ok()?;
+    // struct rseq_cs: version and flags, start, bytes until it is done, where to go.
+    let mut sequence = [0; 32];
+    memory.read(u64::from_ne_bytes(word), &mut sequence).ok()?;
+    let (words, _) = sequence.as_chunks::<8>();
+    let [_, start, bytes, abort] = *words else { return None };
+    let [start, bytes, abort] = [start, bytes, abort].map(u64::from_ne_bytes);
+    (instruction.wrapping_sub(start) < bytes).then_some(abort)
 }
 
 /// Whether a signal waits for it that it has not blocked.
@@ -258,12 +293,57 @@ fn has_signal(pid: libc::pid_t) -> bool {
     (mask("SigPnd") | mask("ShdPnd")) & !mask("SigBlk") != 0
 }
 
+/// Whether a process that stands still can be made to do calls without harm.
+fn may_have_one(traced: &Traced) -> Result<(), NoAgent> {
+    let pid = traced.pid();
+    if !traced.is_64_bit()? {
+        return Err(NoAgent::Architecture);
+    }
+    let filters = status(pid, "Seccomp").is_some_and(|mode| mode != "0");
+    if traced.dispatches_calls() || filters && !is_inherited(pid) {
+        return Err(NoAgent::Filtered);
+    }
+    // The agent would be the first process of the namespace of its children.
+    let namespace = |name| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
+    if namespace("pid_for_children") != namespace("pid") {
+        return Err(NoAgent::First);
+    }
+    Ok(())
+}
+
+/// Whether a process has the filters of this one and no others: then they allow it what they allow this one.
+fn is_inherited(pid: libc::pid_t) -> bool {
+    let filters = |pid| status(pid, "Seccomp_filters");
+    let own = libc::pid_t::try_from(std::process::id()).ok().and_then(filters);
+    own.is_some() && own == filters(pid)
+}
+
+/// Whether orphans of the program's descendants become its children (`PR_SET_CHILD_SUBREAPER`), as an agent would.
+fn adopts(traced: &mut Traced, memory: &Memory, instruction: u64) -> io::Result<bool> {
+    /// Below the stack, and below what leaf functions use there.
+    const BELOW: u64 = 4096;
+    let address = (traced.registers()?.rsp - BELOW) & !7;
+    let mut kept = [0; 8];
+    memory.read(address, &mut kept)?;
+    let ask = Call::of(libc::SYS_prctl, [libc::PR_GET_CHILD_SUBREAPER as u64, address]);
+    // SAFETY: the caller puts its registers back, and the bytes are put back here.
+    let asked = unsafe { traced.call(instruction, ask) };
+    let mut answer = [0; 4];
+    let read = memory.read(address, &mut answer);
+    memory.write(address, &kept)?;
+    read?;
+    Ok(asked? != 0 || i32::from_ne_bytes(answer) != 0)
+}
+
 fn born(program: u32, traced: &mut Traced, parent: Parent) -> Result<Agent, NoAgent> {
     let memory = Memory::open(traced.pid())?;
     let instruction = memory.find_instruction(traced.pid())?;
     let mut agent = match parent {
         Parent::Ours => child(traced, instruction, calls::clone_sibling())?.0,
         Parent::Init => {
+            if adopts(traced, &memory, instruction)? {
+                return Err(NoAgent::First);
+            }
             let (mut between, number) = child(traced, instruction, calls::clone_child(0))?;
             let made = child(&mut between, instruction, calls::clone_child(libc::SIGCHLD));
             between.end();
@@ -283,7 +363,7 @@ fn born(program: u32, traced: &mut Traced, parent: Parent) -> Result<Agent, NoAg
 
 /// Has a stopped process make another one, which stands still too, and is ended should this one end. Returns its number as the maker
 /// knows it.
-fn child(maker: &mut Traced, instruction: u64, clone: super::traced::Call) -> io::Result<(Traced, i64)> {
+fn child(maker: &mut Traced, instruction: u64, clone: Call) -> io::Result<(Traced, i64)> {
     // SAFETY: the caller puts its registers back; the new process does nothing before it is told what.
     let number = unsafe { maker.call(instruction, clone) }?;
     if number < 0 {

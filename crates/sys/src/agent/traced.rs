@@ -5,6 +5,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use super::program::status;
+
 /// How long a process may take until it stops: one that is frozen, or waits for a device, may never.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// So long a stop is waited for without sleeping: most come within some microseconds.
@@ -61,6 +63,8 @@ pub(super) struct Traced {
     held_back: Vec<i32>,
     /// The last process that it has made.
     made: Option<libc::pid_t>,
+    /// Whether its end is taken in here: a program's is for whoever waits for it.
+    is_ours: bool,
     /// Tracing is tied to the thread.
     _here: std::marker::PhantomData<*const ()>,
 }
@@ -76,15 +80,15 @@ fn is_gone(error: &io::Error) -> bool {
 impl Traced {
     /// Begins to trace a process (or thread) that runs; it goes on running.
     pub fn seize(pid: libc::pid_t, options: libc::c_int) -> io::Result<Self> {
-        let traced = Traced::already(pid);
+        let traced = Traced { is_ours: false, ..Traced::already(pid) };
         // SAFETY: the request takes numbers alone.
         unsafe { traced.request(libc::PTRACE_SEIZE, 0, options as u64) }?;
         Ok(traced)
     }
 
-    /// One that is traced by this thread from its birth.
-    pub fn already(pid: libc::pid_t) -> Self {
-        Traced { pid, held_back: Vec::new(), made: None, _here: std::marker::PhantomData }
+    /// One that is traced by this thread from its birth, and that nobody else waits for.
+    fn already(pid: libc::pid_t) -> Self {
+        Traced { pid, held_back: Vec::new(), made: None, is_ours: true, _here: std::marker::PhantomData }
     }
 
     pub fn pid(&self) -> libc::pid_t {
@@ -141,18 +145,26 @@ impl Traced {
         matches!(self.wait(libc::WEXITED | libc::WNOWAIT | libc::WNOHANG), Err(error) if is_gone(&error))
     }
 
+    /// Whether it is there and traced: when another thread of a process begins a program, that thread takes the first one's place.
+    fn is_there(&self) -> bool {
+        let tracer = status(self.pid, "TracerPid");
+        !self.has_ended() && tracer.is_some_and(|tracer| tracer != "0")
+    }
+
     /// Waits until it stands still.
     ///
     /// # Errors
     /// No such process if it has ended; timed out if it does not come to stand.
     pub fn halt(&self) -> io::Result<Halt> {
         let begun = Instant::now();
+        let exits = if self.is_ours { libc::WEXITED } else { 0 };
         loop {
-            if let Some(halt) = self.wait(libc::WSTOPPED | libc::WEXITED | libc::WNOHANG)? {
+            if let Some(halt) = self.wait(libc::WSTOPPED | exits | libc::WNOHANG)? {
                 return Ok(halt);
             }
             match begun.elapsed() {
                 waited if waited < SPIN => std::thread::yield_now(),
+                _ if !self.is_ours && !self.is_there() => return Err(gone()),
                 waited if waited < PATIENCE => std::thread::sleep(NAP),
                 _ => return Err(io::ErrorKind::TimedOut.into()),
             }
@@ -238,6 +250,26 @@ impl Traced {
         Ok(info[0])
     }
 
+    /// Whether its system calls are intercepted (`PR_SET_SYSCALL_USER_DISPATCH`); unknown, and none, before Linux 6.4.
+    pub fn dispatches_calls(&self) -> bool {
+        const GET_DISPATCH: libc::c_uint = 0x4211;
+        let mut config = [0_u64; 4];
+        let address = config.as_mut_ptr().expose_provenance() as u64;
+        // SAFETY: the request fills as many bytes as it is told.
+        let done = unsafe { self.request(GET_DISPATCH, size_of_val(&config) as u64, address) };
+        done.is_ok() && config[0] != 0
+    }
+
+    /// Where the kernel is told of a restartable sequence that runs; `None` without any, and before Linux 5.13.
+    pub fn restartable(&self) -> Option<u64> {
+        const GET_RSEQ: libc::c_uint = 0x420f;
+        let mut config = [0_u64; 3];
+        let address = config.as_mut_ptr().expose_provenance() as u64;
+        // SAFETY: the request fills as many bytes as it is told.
+        let done = unsafe { self.request(GET_RSEQ, size_of_val(&config) as u64, address) };
+        (done.is_ok() && config[0] != 0).then_some(config[0])
+    }
+
     /// Whether it runs 64-bit code, the only kind that can be made to do calls here.
     pub fn is_64_bit(&self) -> io::Result<bool> {
         Ok(self.registers()?.cs == SEGMENT_64)
@@ -271,6 +303,10 @@ impl Traced {
                 Halt::Event(EVENT_STOP) => {}
                 Halt::Event(_) => {
                     self.made = libc::pid_t::try_from(self.message()?).ok();
+                }
+                // What comes of the call itself, and not from another process: it is not to be made here.
+                Halt::Signal(libc::SIGSYS | libc::SIGSEGV | libc::SIGILL | libc::SIGBUS | libc::SIGTRAP) => {
+                    return Err(io::Error::other("the program's system calls are intercepted"));
                 }
                 Halt::Signal(signal) => self.held_back.push(signal),
             }
