@@ -138,6 +138,61 @@ def test_heat_goes_by_how_often_memory_is_read(tmp_path: pathlib.Path) -> None:
     retried(attempt)
 
 
+def test_heat_of_a_large_table_is_told_though_its_hot_pages_are_all_touched_within_a_window(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "large.rec"
+    # As fast as it can: a walk over all pages takes longer than the hottest ones stay untouched.
+    command = workload("skewed", "--footprint 512MiB --granule 4MiB --seconds 6 --per-second 1000000000")
+
+    def attempt() -> None:
+        _, said = record(out, "--small-pages", "--", *command)
+        assert agreement(out, 4 * MIB, said, 128) >= 0.9
+
+    retried(attempt)
+
+
+def huge_bytes(pid: int) -> int:
+    """What of a process lies in huge pages."""
+    lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("AnonHugePages"))
+
+
+def test_huge_pages_are_told_by_their_accesses_and_stay_huge(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "[never]" in pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():
+        pytest.skip("the machine has no huge pages")
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
+    out = tmp_path / "huge.rec"
+    command = workload("skewed", "--footprint 256MiB --granule 4MiB --seconds 8 --per-second 1000000000")
+
+    def attempt() -> None:
+        recorder = subprocess.Popen(
+            [str(binary()), "record", "-o", str(out), "--", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        huge = 0
+        while recorder.poll() is None:
+            time.sleep(0.05)
+            for children in pathlib.Path(f"/proc/{recorder.pid}/task").glob("*/children"):
+                try:
+                    # The last that there were before the program's end.
+                    huge = max((huge_bytes(int(child)) for child in children.read_text().split()), default=0) or huge
+                except OSError:
+                    continue
+        said, _ = recorder.communicate()
+        assert recorder.returncode == 0, said
+        if huge == 0:
+            pytest.skip("the program got no huge pages")
+        # At most a few are mapped page by page at the moment.
+        assert huge >= 200 * MIB, huge
+        # As many accesses as the program has counted, about, and not as many as it has huge pages.
+        reads = sum(int(line.split(",")[1]) for line in said.splitlines() if line.replace(",", "").isdigit())
+        told = sum(row["accesses"] for row in table(out, 4 * MIB))
+        assert reads / 4 < told < reads * 4, (reads, told)
+
+    retried(attempt)
+
+
 def test_a_hotspot_is_seen_moving(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "hotspot.rec"
     command = workload("hotspot", "--footprint 256MiB --hot 16MiB --pass-ms 4000 --passes 1")

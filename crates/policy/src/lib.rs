@@ -5,6 +5,7 @@
 //! state.
 #![forbid(unsafe_code)]
 
+pub mod accessed_bits;
 pub mod choose_k;
 pub mod column;
 pub mod deferred_free;

@@ -27,11 +27,13 @@ const MOMENTS: u32 = 100;
 const MOMENT: Duration = Duration::from_millis(1);
 /// The shortest window is such a part of a slice, or as long as looking takes.
 const SHORTEST_WINDOW: u32 = 64;
+/// Each window is so much longer than the one before.
+const LONGER: u32 = 2;
 /// Looking again, for another window, takes such a part of a slice at most: the kernel goes through all page tables for it, and what
 /// that drives out of the processor's caches the program has to fetch again.
-const LOOKING_PART: u32 = 50;
+const LOOKING_PART: u32 = 12;
 /// Looking once takes such a part at most, or the slice becomes longer.
-const LOOKING_ONCE_PART: u32 = 4;
+const LOOKING_ONCE_PART: u32 = 2;
 
 /// The process that is recorded.
 pub(crate) struct Process {
@@ -374,17 +376,17 @@ impl<'a> Observer<'a> {
         let most = self.sources.iter().map(|source| source.windows_max()).min().unwrap_or(1);
         let mut length = (self.options.slice / SHORTEST_WINDOW).max(self.look);
         for number in 0..most {
-            let before = Instant::now();
-            // Sources of a process that has gone fail; the watch reports that.
-            self.sources.iter_mut().for_each(|source| drop(source.open_window()));
-            let opening = before.elapsed();
             let left = end.saturating_duration_since(Instant::now());
-            let looks = (number + 2) * LOOKING_PART * self.look.max(opening);
+            let looks = (number + 2) * LOOKING_PART * self.look;
             let is_last =
                 number + 1 == most || looks > self.options.slice || left < length * 2 + self.look * 2;
             let wait = if is_last { left.saturating_sub(self.look) } else { length };
-            let ended = self.wait(stop, wait, mapped);
-            let waited = before.elapsed() - opening;
+            let before = Instant::now();
+            // Sources of a process that has gone fail; the watch reports that.
+            self.sources.iter_mut().for_each(|source| drop(source.open_window(before + wait)));
+            let opening = before.elapsed();
+            let ended = self.window(stop, before + wait, mapped);
+            let waited = before.elapsed();
             self.windows += 1;
             self.long_windows += u32::from(waited > wait * 2 + self.options.slice / SHORTEST_WINDOW);
             let before = Instant::now();
@@ -396,9 +398,23 @@ impl<'a> Observer<'a> {
             if is_last {
                 return self.process.watch.wait(Duration::ZERO);
             }
-            length *= 4;
+            length *= LONGER;
         }
         false
+    }
+
+    /// Waits until a window's end, and lets sources act meanwhile. Returns whether the process ended.
+    fn window(&mut self, stop: &Stop, until: Instant, mapped: &mut dyn FnMut(&mut Self)) -> bool {
+        loop {
+            let due = self.sources.iter().filter_map(|source| source.due()).min();
+            let next = due.filter(|due| *due < until);
+            let wait = next.unwrap_or(until).saturating_duration_since(Instant::now());
+            let ended = self.wait(stop, wait, mapped);
+            if ended || stop.is_asked() || next.is_none() {
+                return ended;
+            }
+            self.sources.iter_mut().for_each(|source| drop(source.act()));
+        }
     }
 
     /// Waits for this time, or until the process ends or the

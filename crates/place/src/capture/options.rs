@@ -44,7 +44,7 @@ impl SourceKind {
 
     pub(super) fn open(self, pid: u32, options: &Options) -> io::Result<Box<dyn Source>> {
         Ok(match self {
-            SourceKind::Refs => Box::new(Refs::open(pid, options.granule_bytes, options.every_page)?),
+            SourceKind::Refs => Box::new(Refs::open(pid, options.every_page)?),
             SourceKind::Writes => Box::new(Writes::open(pid)?),
             SourceKind::Faults => Box::new(Faults::open(pid)?),
             SourceKind::Damon => Box::new(Damon::open(pid)?),

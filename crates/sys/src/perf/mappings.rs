@@ -13,8 +13,8 @@ const RING_BYTES: usize = 64 << 10;
 const DISABLED: u64 = 1 << 0;
 const ENABLE_ON_EXEC: u64 = 1 << 12;
 /// Excludes the kernel's events: they take more rights, and mappings are told without them.
-const EXCLUDE_KERNEL: u64 = 1 << 5;
-const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+pub(super) const EXCLUDE_KERNEL: u64 = 1 << 5;
+pub(super) const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 /// An event that counts nothing and has the records that are asked for.
 const DUMMY: u64 = 9;
 /// Mappings that are executable are told, and the others too.

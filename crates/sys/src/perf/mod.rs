@@ -4,6 +4,7 @@
 mod faults;
 mod mappings;
 mod ring;
+mod run_clock;
 
 use std::fs;
 use std::io;
@@ -11,6 +12,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 pub use faults::FaultWatch;
 pub use mappings::{MappingWatch, NewMapping};
+pub use run_clock::RunClock;
 
 const TYPE_SOFTWARE: u32 = 1;
 /// Flag: threads and processes that the process starts are watched as well.

@@ -3,13 +3,12 @@
 pub(super) mod damon;
 pub(super) mod faults;
 mod granules;
-mod rate;
 pub(super) mod refs;
 mod windows;
 pub(super) mod writes;
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tiermem_base::Op;
 use tiermem_sys::agent::Agent;
@@ -58,7 +57,7 @@ impl Granules {
 /// A source.
 ///
 /// The recorder calls [`Self::begin`] before each slice; within it, as often as it likes, [`Self::open_window`] and
-/// [`Self::close_window`] in turn; and [`Self::collect`] at its end. Errors of a process that has gone or has begun another
+/// [`Self::close_window`] in turn, between them [`Self::act`] at each time that [`Self::due`] says; and [`Self::collect`] at its end. Errors of a process that has gone or has begun another
 /// program are no errors of the source: the recorder finds that out by itself.
 pub(super) trait Source {
     /// Description of the source.
@@ -75,8 +74,18 @@ pub(super) trait Source {
         3
     }
 
-    /// From now on accesses count.
-    fn open_window(&mut self) -> io::Result<()> {
+    /// From now on accesses count, until about this time.
+    fn open_window(&mut self, _until: Instant) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// When it has something to do within the window.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Does what is due.
+    fn act(&mut self) -> io::Result<()> {
         Ok(())
     }
 

@@ -4,155 +4,240 @@
 //! agent within the program splits mappings, by excluding parts of them from core dumps,
 //! which changes nothing else. Without an agent the granules are the program's own mappings.
 //!
-//! A cleared bit costs the program time when it is set again, 0.4 us in a virtual machine: a tenth of
-//! a second for every look at a GiB. So a run of each granule's pages is the sample of all of them,
-//! and only those bits are cleared. All bits are cleared where there may be huge pages, which have
-//! one bit for 2 MiB and which a run would divide, and where the system does not allow clearing runs.
+//! Which bits are cleared, and when they are read, is decided by [`tiermem_policy::accessed_bits`]; this is its live body. A
+//! cleared bit costs the program time when it is set again, 0.4 us in a virtual machine.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use tiermem_base::Op;
-use tiermem_sys::agent::{Agent, Run};
+use tiermem_policy::accessed_bits::{
+    Clearing, HUGE_BYTES, HUGE_PAGES, PAGE_BYTES, PageTable, Sampler, Settings, Span, TOO_FAST_PER_S, Told,
+};
+use tiermem_sys::agent::Agent;
 use tiermem_sys::aging;
+use tiermem_sys::mapping::Pages;
+use tiermem_sys::perf::RunClock;
 use tiermem_sys::pidfd::PidFd;
+use tiermem_sys::process_advice::ProcessAdvice;
 use tiermem_sys::smaps::{Clear, Smaps, Usage};
 use tiermem_trace::recording;
 
-use super::granules::{DRAWN_MIN_BYTES, Division, is_file};
-use super::rate::SampleWindow;
-use super::windows::Windows;
+use super::granules::{Division, is_file};
 use super::{Seen, Shape, Source};
 
-const PAGE_BYTES: u64 = 4096;
-const HUGE_PAGE_BYTES: u64 = 2 << 20;
+/// Windows of a slice, where looking takes so little time.
+const WINDOWS_MAX: u32 = 6;
+/// Huge pages that are examined in a second. Each costs the program half a millisecond: 512 bits are set again, and in the end its
+/// bytes are copied to a huge page.
+const EXAMINED_PER_S: f64 = 16.0;
+/// The most at once, if none was for some seconds.
+const EXAMINED_MAX: f64 = 64.0;
+/// Time that the walk takes for a mapping, in pages of it.
+const MAPPING_PAGES: f64 = 50.0;
 
 pub(in crate::capture) struct Refs {
+    tables: Tables,
+    sampler: Sampler,
+    division: Division,
+    spans: Vec<Span>,
+    has_agent: bool,
+    is_window: bool,
+    clears_at_once: bool,
+    /// Huge pages that are mapped page by page now, and how many may be.
+    examined: Vec<u64>,
+    /// Whether their pages were read.
+    is_examined: bool,
+    may_examine: f64,
+    /// Why none is examined any more.
+    not_examined: Option<String>,
+    too_fast: usize,
+}
+
+/// The kernel's side.
+struct Tables {
     smaps: Smaps,
-    pid: u32,
     process: PidFd,
-    windows: Windows,
-    /// What the kernel told last, in the order of addresses, and whether it is of these mappings.
-    usages: Vec<Usage>,
-    is_current: bool,
-    /// Bytes in memory when it did.
-    resident_bytes: u64,
-    /// When the kernel began to clear, and was done.
-    cleared: Option<(Instant, Instant)>,
-    /// The windows of this slice so far, in seconds.
-    observed_s: f64,
+    /// Without it the process is taken to run all the time.
+    clock: io::Result<RunClock>,
+    origin: Instant,
     /// Ranges that are wanted, in the order of addresses, and whether they are a file's.
     wanted: Vec<(u64, u64, bool)>,
-    division: Division,
-    /// What is looked at where all pages are not, in the order of addresses, and the same as ranges to be cleared.
-    runs: Vec<Run>,
+    usages: Vec<Usage>,
     ranges: Vec<(u64, u64)>,
-    has_agent: bool,
-    /// Whether granules may be sampled by runs at all.
-    may_draw: bool,
     /// Whether huge pages may be in what is no file's, and in files.
     huge: [bool; 2],
-    /// Whether granules are sampled by runs in this slice, of anonymous memory and of files.
-    drawn: [bool; 2],
-    huge_bytes: u64,
-    shared_bytes: u64,
+    /// In this pass, and the most of any.
+    huge_bytes: [u64; 2],
+    shared_bytes: [u64; 2],
 }
 
 impl Refs {
-    /// Opens it for a process, in granules of `granule_bytes`:
-    /// every page of them, or a sample run where that is possible.
-    pub fn open(pid: u32, granule_bytes: u64, every_page: bool) -> io::Result<Self> {
+    /// Opens it for a process: every page, or a sample where that is possible.
+    pub fn open(pid: u32, every_page: bool) -> io::Result<Self> {
         let process = PidFd::open(pid)?;
-        let is_allowed = aging::is_allowed(process.as_fd());
-        Ok(Refs {
+        let clearing = match aging::is_allowed(process.as_fd()) {
+            false => Clearing::AtOnce,
+            true if every_page => Clearing::EveryPage,
+            true => Clearing::Sampled,
+        };
+        let not_examined = process.may_advise(ProcessAdvice::Collapse).err().map(|error| error.to_string());
+        let tables = Tables {
             smaps: Smaps::open(pid)?,
-            pid,
             process,
-            windows: Windows::default(),
-            usages: Vec::new(),
-            is_current: false,
-            resident_bytes: 0,
-            cleared: None,
-            observed_s: 0.0,
+            clock: RunClock::open(pid),
+            origin: Instant::now(),
             wanted: Vec::new(),
-            division: Division::default(),
-            runs: Vec::new(),
+            usages: Vec::new(),
             ranges: Vec::new(),
-            has_agent: false,
-            may_draw: is_allowed && !every_page && granule_bytes >= DRAWN_MIN_BYTES,
             huge: [false; 2],
-            drawn: [false; 2],
-            huge_bytes: 0,
-            shared_bytes: 0,
+            huge_bytes: [0; 2],
+            shared_bytes: [0; 2],
+        };
+        Ok(Refs {
+            tables,
+            sampler: Sampler::new(Settings { clearing, ..Settings::default() }),
+            division: Division::default(),
+            spans: Vec::new(),
+            has_agent: false,
+            is_window: false,
+            clears_at_once: clearing == Clearing::AtOnce,
+            examined: Vec::new(),
+            is_examined: false,
+            may_examine: EXAMINED_MAX,
+            not_examined,
+            too_fast: 0,
         })
     }
 
-    /// Reads the kernel's figures.
-    fn look(&mut self) -> io::Result<()> {
-        self.usages.clear();
-        let Refs { smaps, usages, .. } = self;
-        let read = smaps.read(|usage| usages.push(usage));
-        self.resident_bytes = resident_bytes(self.pid);
-        self.is_current = true;
-        read
-    }
-
-    /// Adds the result of a window over mappings that were cleared entirely.
-    fn add_whole(&mut self, usage: &Usage, fresh_bytes: u64, begun: Instant) {
-        // A huge page is touched as a whole: one, not 512.
-        let is_huge = usage.huge_bytes * 2 > usage.resident_bytes;
-        let page_bytes = if is_huge { HUGE_PAGE_BYTES } else { PAGE_BYTES };
-        let window = SampleWindow {
-            seconds: usage.told.saturating_duration_since(begun).as_secs_f64().max(1e-6),
-            touched: pages(usage.referenced_bytes.saturating_sub(fresh_bytes), page_bytes),
-            pages: pages(usage.resident_bytes - fresh_bytes, page_bytes),
-        };
-        let fresh = pages(fresh_bytes, page_bytes);
-        self.windows.add(usage.start, usage.end - usage.start, 1.0, window, fresh);
-    }
-
-    /// Takes in what it told of a run.
-    fn add_run(&mut self, (run, window, fresh): (Run, SampleWindow, u32)) {
-        let bytes = run.granule_end - run.granule_start;
-        let scale = bytes as f64 / (run.end - run.start) as f64;
-        self.windows.add(run.granule_start, bytes, scale, window, fresh);
-    }
-
-    /// Resident bytes of a mapping before this window, by the kernel's figures.
-    fn resident_before(&self, usage: &Usage, before: &[Usage]) -> u64 {
-        if !self.is_current {
-            return usage.resident_bytes;
+    /// Has some huge pages mapped page by page, if bits do not tell how hot they are.
+    fn examine(&mut self, agent: &mut Agent) {
+        if self.not_examined.is_some() || self.clears_at_once || self.may_examine < 1.0 {
+            return;
         }
-        let at = before.partition_point(|it| it.start < usage.start);
-        let known = before.get(at).filter(|it| it.start == usage.start);
-        known.map_or(0, |it| it.resident_bytes.min(usage.resident_bytes))
+        let wanted = &self.tables.wanted;
+        let huge =
+            self.sampler.examine(self.may_examine as usize, |span| kind(wanted, span.start) == Some(false));
+        self.may_examine -= huge.len() as f64;
+        for huge in huge {
+            // A program that has given the memory back has no such page.
+            if self.division.map_by_pages(huge, agent).is_ok() {
+                self.examined.push(huge);
+            }
+        }
+    }
+
+    /// Makes huge pages again of those that were examined.
+    fn end_examining(&mut self) {
+        self.is_examined = false;
+        let pages = self.examined.drain(..).filter_map(|huge| Pages::of_other_process(huge, HUGE_BYTES).ok());
+        let pages: Vec<Pages<'_>> = pages.collect();
+        let mut refused = 0;
+        let collapsed = self.tables.process.advise(&pages, ProcessAdvice::Collapse, |_, _| refused += 1);
+        let why = match collapsed {
+            Err(error) => Some(error.to_string()),
+            Ok(_) if refused > 0 => Some("the kernel did not make huge pages of them again".to_owned()),
+            Ok(_) => None,
+        };
+        self.not_examined = why.or(self.not_examined.take());
+        self.sampler.end_examining();
     }
 }
 
-/// Whether a mapping is a file's, if it is in one of the ranges that are wanted.
-fn kind(wanted: &[(u64, u64, bool)], usage: &Usage) -> Option<bool> {
-    let at = wanted.partition_point(|(_, end, _)| *end <= usage.start);
-    wanted.get(at).filter(|(start, ..)| *start < usage.end).map(|(.., is_file)| *is_file)
+/// Whether an address is a file's, if it is in one of the ranges that are wanted.
+fn kind(wanted: &[(u64, u64, bool)], address: u64) -> Option<bool> {
+    let at = wanted.partition_point(|(_, end, _)| *end <= address);
+    wanted.get(at).filter(|(start, ..)| *start <= address).map(|(.., is_file)| *is_file)
 }
 
-fn note_huge(usage: &Usage, is_file: Option<bool>, huge: &mut [bool; 2]) {
-    let may_be_huge = usage.may_be_huge && usage.end - usage.start >= HUGE_PAGE_BYTES;
-    if let Some(is_file) = is_file {
-        huge[usize::from(is_file)] |= usage.huge_bytes > 0 || may_be_huge;
+fn pages(bytes: u64) -> u32 {
+    bytes.div_ceil(PAGE_BYTES).min(u64::from(u32::MAX)) as u32
+}
+
+impl Tables {
+    fn instant(&self, s: f64) -> Instant {
+        self.origin + Duration::from_secs_f64(s.max(0.0))
+    }
+
+    fn seconds(&self, instant: Instant) -> f64 {
+        instant.saturating_duration_since(self.origin).as_secs_f64()
+    }
+
+    /// What the walk told of a mapping that is wanted.
+    fn note(&mut self, usage: &Usage) -> Option<Told> {
+        // The program may have joined it with what is not wanted.
+        let is_file = kind(&self.wanted, usage.start)?;
+        let may_be_huge = usage.may_be_huge && usage.end - usage.start >= HUGE_BYTES;
+        self.huge[usize::from(is_file)] |= usage.huge_bytes > 0 || may_be_huge;
+        self.huge_bytes[0] += usage.huge_bytes;
+        self.shared_bytes[0] += usage.shared_bytes;
+        (usage.resident_bytes > 0).then(|| Told {
+            start: usage.start,
+            end: usage.end,
+            small: pages(usage.resident_bytes.saturating_sub(usage.huge_bytes)),
+            huge: pages(usage.huge_bytes) / HUGE_PAGES,
+            touched: pages(usage.referenced_bytes),
+            shared: pages(usage.shared_bytes),
+            ..Told::default()
+        })
     }
 }
 
-/// Resident bytes of a process; 0 if it has gone.
-fn resident_bytes(pid: u32) -> u64 {
-    let pages = std::fs::read_to_string(format!("/proc/{pid}/statm"))
-        .ok()
-        .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
-    pages.unwrap_or(0) * PAGE_BYTES
-}
+impl PageTable for Tables {
+    type Error = io::Error;
 
-fn pages(bytes: u64, page_bytes: u64) -> u32 {
-    bytes.div_ceil(page_bytes).min(u64::from(u32::MAX)) as u32
+    fn now_s(&mut self) -> f64 {
+        self.origin.elapsed().as_secs_f64()
+    }
+
+    fn ran_s(&mut self) -> f64 {
+        let ran = self.clock.as_ref().ok().and_then(|clock| clock.read().ok());
+        ran.unwrap_or_else(|| self.origin.elapsed()).as_secs_f64()
+    }
+
+    fn pause(&mut self, seconds: f64) {
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+    }
+
+    fn clear(&mut self, spans: &[Span]) -> io::Result<()> {
+        if spans == [Span::ALL] {
+            return self.smaps.clear(Clear::All);
+        }
+        self.ranges.clear();
+        self.ranges.extend(spans.iter().map(|span| (span.start, span.end - span.start)));
+        aging::make_old(self.process.as_fd(), &self.ranges)
+    }
+
+    fn read(&mut self, told: &mut Vec<Told>) -> io::Result<bool> {
+        let mut usages = std::mem::take(&mut self.usages);
+        usages.clear();
+        let (from_s, ran_from_s) = (self.now_s(), self.ran_s());
+        let goes_on = self.smaps.read_some(|usage| usages.push(usage));
+        let (took_s, ran_s) = (self.now_s() - from_s, self.ran_s() - ran_from_s);
+        // The kernel goes through a last mapping in vain, for whose text there was no room.
+        let cost = |usage: &Usage| {
+            MAPPING_PAGES
+                + (usage.resident_bytes - usage.huge_bytes.min(usage.resident_bytes)) as f64
+                    / PAGE_BYTES as f64
+        };
+        let all: f64 = usages.iter().map(cost).sum();
+        let all = all * (usages.len() + 1) as f64 / usages.len().max(1) as f64;
+        let mut passed = 0.0;
+        for usage in &usages {
+            let from = passed / all;
+            passed += cost(usage);
+            let found = self.note(usage);
+            told.extend(found.map(|it| Told {
+                from_s: from_s + took_s * from,
+                ran_from_s: ran_from_s + ran_s * from,
+                ran_to_s: ran_from_s + ran_s * passed / all,
+                ..it
+            }));
+        }
+        self.usages = usages;
+        goes_on
+    }
 }
 
 impl Source for Refs {
@@ -162,124 +247,81 @@ impl Source for Refs {
     }
 
     fn begin(&mut self, shape: &Shape<'_>, agent: Option<&mut Agent>) -> io::Result<()> {
-        self.wanted.clear();
-        self.wanted.extend(shape.mappings.iter().map(|line| (line.start, line.end, is_file(line))));
-        // Mappings are divided otherwise than they were.
-        self.is_current = false;
+        let tables = &mut self.tables;
+        tables.wanted.clear();
+        tables.wanted.extend(shape.mappings.iter().map(|line| (line.start, line.end, is_file(line))));
         self.has_agent |= agent.is_some();
-        if self.has_agent && self.may_draw && self.division.has_news(shape) {
-            // A run would divide huge pages: they are asked for first.
-            self.look()?;
-            for usage in &self.usages {
-                note_huge(usage, kind(&self.wanted, usage), &mut self.huge);
-            }
-            self.is_current = false;
-        }
-        let drawn = self.huge.map(|huge| self.has_agent && self.may_draw && !huge);
-        self.drawn = drawn;
-        let is_drawn = |is_file: bool| drawn[usize::from(is_file)];
         if let Some(agent) = agent {
-            let huge = self.huge;
-            self.division.divide(shape, agent, is_drawn, |is_file| huge[usize::from(is_file)]);
+            if self.division.has_news(shape) {
+                // Granules begin with a huge page where there may be any.
+                let mut usages = std::mem::take(&mut tables.usages);
+                usages.clear();
+                tables.smaps.read(|usage| usages.push(usage))?;
+                for usage in &usages {
+                    let _ = tables.note(usage);
+                }
+                tables.usages = usages;
+            }
+            let huge = tables.huge;
+            self.division.divide(shape, agent, |is_file| huge[usize::from(is_file)]);
+            self.division.spans(shape.mappings, &mut self.spans);
+            self.sampler.set_granules(&self.spans);
+            self.examine(agent);
+        } else {
+            self.division.spans(shape.mappings, &mut self.spans);
+            self.sampler.set_granules(&self.spans);
         }
-        self.division.looked_at(shape.mappings, is_drawn, &mut self.runs);
-        self.ranges.clear();
-        self.ranges.extend(self.runs.iter().map(|run| (run.start, run.end - run.start)));
         Ok(())
     }
 
     fn windows_max(&self) -> u32 {
-        // Where all pages are cleared, a short and a long one have to do.
-        if self.drawn == [true, true] { 3 } else { 2 }
+        // Where all pages are cleared at once, a short and a long one have to do.
+        if self.clears_at_once { 2 } else { WINDOWS_MAX }
     }
 
-    fn open_window(&mut self) -> io::Result<()> {
-        // A page is touched once when it becomes resident, however often it may be touched
-        // later. So for a growing program the pages resident before must be known.
-        if !self.is_current
-            && resident_bytes(self.pid).abs_diff(self.resident_bytes) > self.resident_bytes / 128
-        {
-            self.look()?;
+    fn open_window(&mut self, until: Instant) -> io::Result<()> {
+        self.is_window = true;
+        let read_at_s = self.tables.seconds(until);
+        self.sampler.open(&mut self.tables, read_at_s)
+    }
+
+    fn due(&self) -> Option<Instant> {
+        if self.is_examined {
+            return Some(self.tables.origin);
         }
-        let begun = Instant::now();
-        match self.drawn {
-            [true, true] => {}
-            [false, true] => self.smaps.clear(Clear::Anonymous)?,
-            [true, false] => self.smaps.clear(Clear::Mapped)?,
-            [false, false] => self.smaps.clear(Clear::All)?,
+        self.sampler.due_s().map(|s| self.tables.instant(s))
+    }
+
+    fn act(&mut self) -> io::Result<()> {
+        if self.is_examined {
+            self.end_examining();
         }
-        aging::make_old(self.process.as_fd(), &self.ranges)?;
-        self.cleared = Some((begun, Instant::now()));
-        Ok(())
+        self.sampler.clear_due(&mut self.tables)
     }
 
     fn close_window(&mut self) -> io::Result<()> {
-        let Some((from, to)) = self.cleared.take() else { return Ok(()) };
-        // A granule that becomes resident late in a slice was not touched before.
-        self.observed_s += to.elapsed().as_secs_f64();
-        let before = std::mem::take(&mut self.usages);
-        let was_current = self.is_current;
-        let read = self.look();
-        let usages = std::mem::take(&mut self.usages);
-        self.is_current = was_current;
-        // The kernel walks the pages in the order of addresses, when it clears and when it reports.
-        // So each granule's window begins when that granule was cleared, not when the last one was.
-        let all: u64 = usages.iter().map(|usage| usage.resident_bytes).sum();
-        let (mut passed, mut huge_bytes, mut shared_bytes) = (0, 0, 0);
-        // A run, and its window so far: the program may have divided it further.
-        let mut run: Option<(usize, SampleWindow, u32)> = None;
-        for usage in &usages {
-            let share = passed as f64 / all.max(1) as f64;
-            passed += usage.resident_bytes;
-            let Some(is_file) = kind(&self.wanted, usage) else { continue };
-            // News of huge pages count from the next slice on.
-            note_huge(usage, Some(is_file), &mut self.huge);
-            if usage.resident_bytes == 0 {
-                continue;
-            }
-            huge_bytes += usage.huge_bytes;
-            let fresh_bytes = usage.resident_bytes - self.resident_before(usage, &before);
-            let at = self.runs.partition_point(|run| run.end <= usage.start);
-            let found = self.runs.get(at).filter(|run| run.start <= usage.start && usage.end <= run.end);
-            if found.is_some() {
-                shared_bytes += usage.shared_bytes;
-                // What others have mapped too is not cleared.
-                let own = |bytes: u64| pages(bytes.saturating_sub(usage.shared_bytes), PAGE_BYTES);
-                let seconds = usage.told.saturating_duration_since(to).as_secs_f64().max(1e-6);
-                let fresh = pages(fresh_bytes, PAGE_BYTES);
-                let touched = own(usage.referenced_bytes).saturating_sub(fresh);
-                let pages = own(usage.resident_bytes).saturating_sub(fresh);
-                match &mut run {
-                    Some((number, window, all)) if *number == at => {
-                        window.touched += touched;
-                        window.pages += pages;
-                        *all += fresh;
-                    }
-                    _ => {
-                        let next = (at, SampleWindow { seconds, touched, pages }, fresh);
-                        if let Some((number, window, fresh)) = run.replace(next) {
-                            self.add_run((self.runs[number], window, fresh));
-                        }
-                    }
-                }
-            } else if !self.drawn[usize::from(is_file)] {
-                self.add_whole(usage, fresh_bytes, from + (to - from).mul_f64(share));
-            }
+        if !std::mem::take(&mut self.is_window) {
+            return Ok(());
         }
-        if let Some((number, window, fresh)) = run {
-            self.add_run((self.runs[number], window, fresh));
+        self.tables.smaps.rewind()?;
+        let read = self.sampler.pass(&mut self.tables);
+        let Tables { huge_bytes, shared_bytes, .. } = &mut self.tables;
+        for [now, most] in [huge_bytes, shared_bytes] {
+            *most = (*most).max(std::mem::take(now));
         }
-        self.huge_bytes = self.huge_bytes.max(huge_bytes);
-        self.shared_bytes = self.shared_bytes.max(shared_bytes);
-        self.usages = usages;
-        self.is_current = true;
+        self.is_examined = !self.examined.is_empty();
         read
     }
 
     fn collect(&mut self, slice: Duration, each: &mut dyn FnMut(Seen)) -> io::Result<()> {
-        let observed_s = std::mem::take(&mut self.observed_s);
-        let load = |address, bytes, weight| each(Seen { address, bytes, weight, op: Op::Load });
-        self.windows.take(slice, observed_s, load);
+        if !self.examined.is_empty() {
+            self.end_examining();
+        }
+        self.may_examine = (self.may_examine + slice.as_secs_f64() * EXAMINED_PER_S).min(EXAMINED_MAX);
+        self.sampler.take(&mut self.tables, |span, weight| {
+            each(Seen { address: span.start, bytes: span.end - span.start, weight, op: Op::Load });
+        });
+        self.too_fast = self.too_fast.max(self.sampler.granules_too_fast());
         Ok(())
     }
 
@@ -304,19 +346,36 @@ impl Source for Refs {
                 "refs: some mappings could not be split ({error}) and were looked at as wholes"
             ));
         }
-        if self.huge_bytes > 0 {
+        let [_, huge_bytes] = self.tables.huge_bytes;
+        if huge_bytes > 0 {
+            notes.push(format!("refs: up to {} MiB lay in huge pages", huge_bytes >> 20));
+        }
+        if let Some(error) = self.not_examined.as_ref().filter(|_| self.too_fast > 0) {
             notes.push(format!(
-                "refs: up to {} MiB lay in huge pages, each of which is touched as one; --small-pages keeps the program from \
-                 having any",
-                self.huge_bytes >> 20
+                "refs: {} granules have huge pages that are accessed more than {TOO_FAST_PER_S} times a second each, which their bits \
+                 do not tell: they have at least the heat that is told; the pages of some could not be looked at one by one ({error})",
+                self.too_fast
             ));
         }
-        if self.shared_bytes > 0 {
+        if let Err(error) = &self.tables.clock {
             notes.push(format!(
-                "refs: up to {} KiB that other programs have mapped too were left out; --every-page counts them",
-                self.shared_bytes >> 10
+                "refs: how long the program ran within a window is not known ({error}); kernel.perf_event_paranoid of 2 or \
+                 CAP_PERFMON allows it. Where it had to wait for a processor its heat is told too low"
+            ));
+        }
+        let [_, shared_bytes] = self.tables.shared_bytes;
+        if shared_bytes > 0 {
+            notes.push(format!(
+                "refs: up to {} KiB that other programs have mapped too were left out, as their bits cannot be cleared",
+                shared_bytes >> 10
             ));
         }
         notes
+    }
+
+    fn finish(&mut self) {
+        if !self.examined.is_empty() {
+            self.end_examining();
+        }
     }
 }

@@ -8,11 +8,11 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use tiermem_base::Op;
+use tiermem_policy::accessed_bits::rate::SampleWindow;
 use tiermem_sys::agent::{Agent, AgentError};
 use tiermem_sys::page_scan::{PageScan, Written};
 use tiermem_trace::recording;
 
-use super::rate::SampleWindow;
 use super::windows::Windows;
 use super::{Granules, Seen, Shape, Source};
 
@@ -92,7 +92,7 @@ impl Source for Writes {
         Ok(())
     }
 
-    fn open_window(&mut self) -> io::Result<()> {
+    fn open_window(&mut self, _: Instant) -> io::Result<()> {
         // What was written before does not count.
         self.opened = Some(Instant::now());
         self.scan_all(|_, _| {});
@@ -113,14 +113,9 @@ impl Source for Writes {
         let seconds = opened.elapsed().as_secs_f64().max(1e-6);
         self.observed_s += seconds;
         for (address, (bytes, touched)) in touched {
-            let pages = (bytes / PAGE_BYTES).max(1).min(u64::from(u32::MAX)) as u32;
-            self.windows.add(
-                address,
-                bytes,
-                1.0,
-                SampleWindow { seconds, touched: touched.min(pages), pages },
-                0,
-            );
+            let pages = (bytes / PAGE_BYTES).max(1) as f64;
+            let touched = f64::from(touched).min(pages);
+            self.windows.add(address, bytes, SampleWindow { seconds, before_s: 0.0, touched, pages });
         }
         Ok(())
     }
