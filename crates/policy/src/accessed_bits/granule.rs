@@ -2,7 +2,6 @@
 
 use tiermem_base::Rng;
 
-use super::huge::Examined;
 use super::rate::{Rate, SampleWindow, contradict, rate_of};
 use super::{HUGE_BYTES, HUGE_PAGES, PAGE_BYTES, Span, Told};
 
@@ -144,6 +143,14 @@ impl Seen {
             }
         }
     }
+}
+
+/// What was seen when a huge page of the granule was mapped page by page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Examined {
+    /// Accesses to a huge page in a second.
+    pub per_s: f64,
+    pub slice: u64,
 }
 
 /// What is to be cleared, and how long before it is read, by the time for which the process runs.

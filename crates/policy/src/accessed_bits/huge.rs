@@ -1,6 +1,6 @@
 //! Huge pages that are hotter than their one bit tells: which of them to examine, and what that says of the others.
 
-use super::granule::Granule;
+use super::granule::{Examined, Granule};
 use super::{HUGE_BYTES, HUGE_PAGES, Sampler, Span};
 
 /// Accesses to a huge page in a second from which on its bit tells little: some windows would have to be shorter than the calls to
@@ -17,18 +17,10 @@ const BY_PLACE: f64 = 0.8;
 /// Examined ones whose bits say the same calibrate what the bits of others say.
 const CALIBRATED_BY: usize = 8;
 
-/// What was seen when a huge page of the granule was mapped page by page.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Examined {
-    /// Accesses to a huge page in a second.
-    pub per_s: f64,
-    pub slice: u64,
-}
-
 impl Sampler {
-    /// Chooses huge pages to examine in the next pass, by their first addresses: in granules whose huge pages are too
-    /// fast for their bits, first those that were not examined for longest, of the granules that are wanted. The body has the kernel map each of them page by page,
-    /// and calls [`Self::end_examining`] after the pass.
+    /// Chooses huge pages to examine in the next pass, by their first addresses: of the granules that are wanted and whose huge pages
+    /// are too fast for their bits, first those that were not examined for longest. The body has the kernel map each of them page by
+    /// page, and calls [`Self::end_examining`] after the pass.
     pub fn examine(&mut self, most: usize, is_wanted: impl Fn(Span) -> bool) -> Vec<u64> {
         let rng = &mut self.rng;
         let mut hot: Vec<(u64, u64, usize)> = (self.granules.iter().enumerate())
