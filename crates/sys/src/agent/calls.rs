@@ -3,7 +3,6 @@
 use std::io;
 
 use super::batch::Batch;
-use super::runs::Draw;
 use super::traced::Call;
 
 /// `close_range` of all descriptors; with others that share them, the caller first has a table of its own.
@@ -73,19 +72,7 @@ pub(super) fn split(address: u64, bytes: u64, granule_bytes: u64, origin: u64) -
     Ok(batch)
 }
 
-/// Leaves runs out of core dumps, and nothing else of the range.
-pub(super) fn mark(address: u64, bytes: u64, draw: Draw) -> io::Result<Batch> {
-    if !draw.is_valid() {
-        return Err(invalid());
-    }
-    let mut batch = join(address, bytes);
-    for run in draw.runs(address, bytes) {
-        batch.push(advise(run.start, run.end - run.start, libc::MADV_DONTDUMP), true);
-    }
-    Ok(batch)
-}
-
-/// Undoes both.
+/// Undoes it.
 pub(super) fn join(address: u64, bytes: u64) -> Batch {
     let mut batch = Batch::default();
     batch.push(advise(address, bytes, libc::MADV_DODUMP), true);

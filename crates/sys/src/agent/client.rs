@@ -8,7 +8,6 @@ use super::batch::{Batch, Place};
 use super::calls;
 use super::locks::{Locks, Refused};
 use super::program::{Memory, share_memory};
-use super::runs::Draw;
 use super::traced::{Call, Traced};
 use crate::cpu_time::spent_by_thread;
 use crate::pidfd::PidFd;
@@ -160,18 +159,11 @@ impl Agent {
         origin: u64,
     ) -> Result<u64, AgentError> {
         let batch = calls::split(address, bytes, granule_bytes, origin).map_err(AgentError::Refused)?;
-        self.divide(address, bytes, &batch)
-    }
-
-    /// Makes a mapping of each run that is drawn of a range, and of what lies between; what was split before is not any more.
-    /// Returns how many runs there are; what is not mapped has none.
-    ///
-    /// # Errors
-    /// As of [`Agent::split`].
-    pub fn mark(&mut self, address: u64, bytes: u64, draw: Draw) -> Result<u64, AgentError> {
-        let batch = calls::mark(address, bytes, draw).map_err(AgentError::Refused)?;
-        // The first call undoes what was there.
-        Ok(self.divide(address, bytes, &batch)?.saturating_sub(1))
+        let end = address + bytes;
+        self.divided.retain(|it| it.1 < address || it.0 > end);
+        self.divided.push((address, end));
+        // SAFETY: whether memory belongs to core dumps changes nothing that it holds.
+        unsafe { self.make(&batch) }
     }
 
     /// Lets the kernel make one mapping of them again.
@@ -182,14 +174,6 @@ impl Agent {
         self.divided.retain(|(start, end)| *start < address || *end > address + bytes);
         // SAFETY: whether memory belongs to core dumps changes nothing that it holds.
         unsafe { self.make(&calls::join(address, bytes)) }.map(drop)
-    }
-
-    fn divide(&mut self, address: u64, bytes: u64, batch: &Batch) -> Result<u64, AgentError> {
-        let end = address + bytes;
-        self.divided.retain(|it| it.1 < address || it.0 > end);
-        self.divided.push((address, end));
-        // SAFETY: whether memory belongs to core dumps changes nothing that it holds.
-        unsafe { self.make(batch) }
     }
 
     /// Has the kernel remember which pages of a range are written ([`crate::page_scan`] asks for them).

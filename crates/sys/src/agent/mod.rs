@@ -22,10 +22,8 @@ mod client;
 mod locks;
 mod origin;
 mod program;
-mod runs;
 mod sandbox;
 mod traced;
 
 pub use client::{Advice, Agent, AgentError, LockError, Policy, Spent};
 pub use origin::{NoAgent, Started, attach, leave_late, start};
-pub use runs::{Draw, Run};
