@@ -278,7 +278,7 @@ impl Source for Refs {
 
     fn collect(&mut self, slice: Duration, each: &mut dyn FnMut(Seen)) -> io::Result<()> {
         let observed_s = std::mem::take(&mut self.observed_s);
-        let load = |address, bytes, weight| each(Seen { address, bytes, weight, op: Op::Load });
+        let load = |address, bytes, weight| each(Seen { address, bytes, weight, op: Op::Unknown });
         self.windows.take(slice, observed_s, load);
         Ok(())
     }
