@@ -258,6 +258,9 @@ def test_a_region_has_the_same_names_everywhere(tmp_path: pathlib.Path, name: st
         with rows.open(newline="") as file:
             heat = list(csv.DictReader(file))
         assert {row["name"] for row in heat} == {"anon 1"}
+        # The source cannot tell them apart.
+        assert {(row["loads"], row["stores"]) for row in heat} == {("0", "0")}
+        assert "does not tell loads" in failed(2, "heatmap", str(out), "--op", "load")
         # From the slice on in which it was known, it was looked at in these granules.
         counts = collections.Counter(row["accesses"] for row in heat if int(row["slice"]) > 3)
         assert len(counts) > 30, counts

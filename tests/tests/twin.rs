@@ -167,7 +167,7 @@ impl Live {
         let value = &self.value[..access.size as usize];
         let db = if shared.is_some_and(|(by, _)| *by == By::Database) { access.tenant as u8 } else { 0 };
         let found = match access.op {
-            Op::Get | Op::Read | Op::Load | Op::Scan => {
+            Op::Get | Op::Read | Op::Load | Op::Scan | Op::Unknown => {
                 engine.flash_reads().resolve(db, &key);
                 let found = engine.get(db, &key).is_some();
                 // A client that missed needs time to fetch the value.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The operation of an access on its key. Key-value traces say get, set and del; block traces read and write; memory traces load
-/// and store; scan is a range read, of which `size` is the bytes.
+/// and store, or unknown; scan is a range read, of which `size` is the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Op {
@@ -25,11 +25,14 @@ pub enum Op {
     Store = 6,
     /// Read a range of keys from this key on.
     Scan = 7,
+    /// Read memory or write it: the source cannot tell.
+    Unknown = 8,
 }
 
 impl Op {
     /// All of them, at the index of their code.
-    pub const ALL: [Op; 8] = [Op::Get, Op::Set, Op::Del, Op::Read, Op::Write, Op::Load, Op::Store, Op::Scan];
+    pub const ALL: [Op; 9] =
+        [Op::Get, Op::Set, Op::Del, Op::Read, Op::Write, Op::Load, Op::Store, Op::Scan, Op::Unknown];
 
     /// The name in trace files and tables.
     pub const fn name(self) -> &'static str {
@@ -42,6 +45,7 @@ impl Op {
             Op::Load => "load",
             Op::Store => "store",
             Op::Scan => "scan",
+            Op::Unknown => "unknown",
         }
     }
 
@@ -60,9 +64,9 @@ impl Op {
         matches!(self, Op::Set | Op::Write | Op::Store)
     }
 
-    /// Whether it asks for bytes, so that a cache can hit or miss: get, read, load, scan.
+    /// Whether it asks for bytes, so that a cache can hit or miss: get, read, load, scan, and what is not known.
     pub const fn is_lookup(self) -> bool {
-        matches!(self, Op::Get | Op::Read | Op::Load | Op::Scan)
+        matches!(self, Op::Get | Op::Read | Op::Load | Op::Scan | Op::Unknown)
     }
 }
 
@@ -160,9 +164,9 @@ mod tests {
             assert_eq!((op.name().parse(), Op::from_code(op.code())), (Ok(op), Some(op)));
             assert!(!(op.is_write() && op.is_lookup()));
         }
-        assert_eq!(Op::from_code(8), None);
+        assert_eq!(Op::from_code(9), None);
         assert!("GET".parse::<Op>().unwrap_err().contains("get, set, del"));
         // Written down once: codes stand in files.
-        assert_eq!((Op::Get.code(), Op::Del.code(), Op::Scan.code()), (0, 2, 7));
+        assert_eq!((Op::Get.code(), Op::Del.code(), Op::Scan.code(), Op::Unknown.code()), (0, 2, 7, 8));
     }
 }

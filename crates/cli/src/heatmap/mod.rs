@@ -53,7 +53,7 @@ Fields of CSV and Parquet files, a row for each granule and slice with accesses:
   region, name                   number and name
   granule, offset                the granule's number and offset in the region, in bytes
   slice                          the slice's number
-  accesses, loads, stores        counts of the selected accesses
+  accesses, loads, stores        counts of the selected accesses; loads and stores are 0 if the source cannot tell
   local, remote, cached          by what answered them; 0 if the source has no levels
   granule_bytes                  granule size";
 
@@ -288,8 +288,16 @@ impl<'a> Asked<'a> {
                 Failure::usage(anyhow!("there is no source {name:?}; the recording has {has}"))
             })
         });
+        let source = source.transpose()?;
+        let told = sources.get(usize::from(source.unwrap_or(0)));
+        if let Some(told) = told.filter(|told| options.op != OpArg::All && !told.tells_stores) {
+            let name = &told.name;
+            return Err(Failure::usage(anyhow!(
+                "the source {name} does not tell loads from stores; leave --op out"
+            )));
+        }
         let selection = Selection {
-            source: source.transpose()?,
+            source,
             op: match options.op {
                 OpArg::All => None,
                 OpArg::Load => Some(Op::Load),

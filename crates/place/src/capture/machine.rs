@@ -77,7 +77,7 @@ pub fn record(
                     weight: weight * part as f64 / bytes as f64,
                     resident: part,
                     source: 0,
-                    op: tiermem_base::Op::Load,
+                    op: tiermem_base::Op::Unknown,
                     level: Level::Unknown,
                     node: ram[region].node.min(u32::from(u8::MAX - 1)) as u8,
                 });

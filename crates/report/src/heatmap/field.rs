@@ -87,7 +87,7 @@ impl AccessClass {
     fn has(self, sample: &Sample) -> bool {
         match self {
             AccessClass::Accesses => true,
-            AccessClass::Loads => sample.op != Op::Store,
+            AccessClass::Loads => sample.op == Op::Load,
             AccessClass::Stores => sample.op == Op::Store,
             AccessClass::Local => sample.level == Level::Local,
             AccessClass::Remote => sample.level == Level::Remote,

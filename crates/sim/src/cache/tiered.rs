@@ -162,7 +162,7 @@ impl TieredCache {
         self.shard.set_clock(access.time_ns / 1_000_000);
         self.come(access);
         let hit = match access.op {
-            Op::Get | Op::Read | Op::Load | Op::Scan => {
+            Op::Get | Op::Read | Op::Load | Op::Scan | Op::Unknown => {
                 let hit = self.get(access.key);
                 if !hit {
                     self.reload();

@@ -283,7 +283,7 @@ impl<S: Stream> Connection<S> {
 
     fn put(&mut self, access: Access, now: Instant) -> Result<(), ReplayError> {
         match access.op {
-            Op::Get | Op::Read | Op::Load | Op::Scan => {
+            Op::Get | Op::Read | Op::Load | Op::Scan | Op::Unknown => {
                 self.put_key(b"*2\r\n$3\r\nGET\r\n", access.key);
                 let since = self.shared.due(&access).unwrap_or(now);
                 self.pending.push_back(Pending::Get { access, since });

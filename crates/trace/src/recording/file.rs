@@ -3,7 +3,7 @@
 //! | column | type | what |
 //! | --- | --- | --- |
 //! | `time_ns` | UINT_64 | start of the slice |
-//! | `op` | STRING, dictionary | load, store |
+//! | `op` | STRING, dictionary | load, store, unknown (load in older files) |
 //! | `key` | UINT_64 | the address in the recorded run: the region's start and the offset |
 //! | `size` | UINT_32 | bytes that the sample stands for |
 //! | `tenant` | UINT_32 | index of the region |
@@ -273,7 +273,12 @@ impl Columns {
         let region = tenants[row].cast_unsigned();
         let described = head.regions.get(region as usize)?;
         let source = u8::try_from(sources[row]).ok()?;
-        head.sources.get(usize::from(source))?;
+        let told = head.sources.get(usize::from(source))?;
+        let op = match Op::ALL.into_iter().find(|op| op.name().as_bytes() == self.ops[row].data())? {
+            // So older files had it where the source cannot tell.
+            Op::Load if !told.tells_stores => Op::Unknown,
+            op => op,
+        };
         let offset = keys[row].cast_unsigned().checked_sub(described.start)?;
         let is_number = weights[row].is_finite() && weights[row] >= 0.0 && latencies[row].is_finite();
         (is_number && offset < described.bytes).then_some(())?;
@@ -285,7 +290,7 @@ impl Columns {
             weight: weights[row],
             latency_cycles: latencies[row],
             source,
-            op: Op::ALL.into_iter().find(|op| op.name().as_bytes() == self.ops[row].data())?,
+            op,
             level: *Level::ALL.get(usize::try_from(levels[row]).ok()?)?,
             mode: *Mode::ALL.get(usize::try_from(modes[row]).ok()?)?,
             node: u8::try_from(nodes[row]).ok()?,
@@ -332,6 +337,21 @@ mod tests {
         let accesses: Vec<_> =
             crate::open(path.to_str().unwrap()).unwrap().collect::<Result<_, _>>().unwrap();
         assert_eq!((accesses[1].time_ns, accesses[1].key, accesses[1].op), (10, 0x7000 + 8192, Op::Store));
+    }
+
+    #[test]
+    fn a_load_of_a_source_that_cannot_tell_is_unknown() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rec.parquet");
+        let mut older = recording();
+        older.samples[0].op = Op::Load;
+        write(&path, &older).unwrap();
+        let read_ops =
+            |path: &Path| -> Vec<Op> { read(path).unwrap().samples.iter().map(|it| it.op).collect() };
+        assert_eq!(read_ops(&path), [Op::Unknown, Op::Store, Op::Store]);
+        older.head.sources[0].tells_stores = true;
+        write(&path, &older).unwrap();
+        assert_eq!(read_ops(&path), [Op::Load, Op::Store, Op::Store]);
     }
 
     #[test]

@@ -37,10 +37,10 @@ pub struct FromTrace {
     granule_bytes: u64,
     start_ns: Option<u64>,
     end_ns: u64,
-    /// Accesses by slice, granule of the address space, and whether they are stores.
-    counts: BTreeMap<(u64, u64, bool), u64>,
+    /// Accesses by slice, granule of the address space, and operation.
+    counts: BTreeMap<(u64, u64, Op), u64>,
     /// The latest entry: neighbours in a trace are mostly neighbours in memory.
-    latest: Option<((u64, u64, bool), u64)>,
+    latest: Option<((u64, u64, Op), u64)>,
     others: u64,
 }
 
@@ -58,16 +58,16 @@ impl FromTrace {
         }
     }
 
-    /// Takes one access; what is neither load nor store is counted and left out.
+    /// Takes one access; what is no access to memory is counted and left out.
     pub fn observe(&mut self, access: &Access) {
-        if !matches!(access.op, Op::Load | Op::Store) {
+        if !matches!(access.op, Op::Load | Op::Store | Op::Unknown) {
             self.others += 1;
             return;
         }
         let start_ns = *self.start_ns.get_or_insert(access.time_ns);
         let since_ns = access.time_ns.saturating_sub(start_ns);
         self.end_ns = self.end_ns.max(since_ns);
-        let place = (since_ns / self.slice_ns, access.key / self.granule_bytes, access.op == Op::Store);
+        let place = (since_ns / self.slice_ns, access.key / self.granule_bytes, access.op);
         match &mut self.latest {
             Some((latest, count)) if *latest == place => *count += 1,
             latest => {
@@ -122,7 +122,7 @@ impl FromTrace {
                 return Err(FromTraceError::TooManyRegions);
             }
         }
-        let samples = self.counts.iter().map(|(&(slice, granule, is_store), &count)| {
+        let samples = self.counts.iter().map(|(&(slice, granule, op), &count)| {
             let address = granule * size;
             let region = regions.partition_point(|region| region.start <= address) - 1;
             Sample {
@@ -133,7 +133,7 @@ impl FromTrace {
                 weight: count as f32,
                 latency_cycles: 0.0,
                 source: 0,
-                op: if is_store { Op::Store } else { Op::Load },
+                op,
                 level: Level::Unknown,
                 mode: Mode::Unknown,
                 node: NODE_UNKNOWN,
@@ -148,7 +148,7 @@ impl FromTrace {
             sources: vec![Source {
                 name: "trace".to_owned(),
                 unit: Unit::Accesses,
-                tells_stores: true,
+                tells_stores: self.counts.keys().all(|(.., op)| *op != Op::Unknown),
                 tells_level: false,
             }],
             regions,

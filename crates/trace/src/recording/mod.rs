@@ -78,7 +78,7 @@ pub struct Sample {
     pub latency_cycles: f32,
     /// Index in [`Head::sources`].
     pub source: u8,
-    /// Load or store; a load where the source does not tell them apart ([`Source::tells_stores`]).
+    /// Load or store; unknown where the source does not tell them apart ([`Source::tells_stores`]).
     pub op: Op,
     /// Where it was answered.
     pub level: Level,

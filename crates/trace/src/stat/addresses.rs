@@ -73,11 +73,11 @@ impl Addresses {
         }
     }
 
-    /// Takes an access in; other operations than load and store are none of memory.
+    /// Takes an access in; other operations than load, store and unknown are none of memory.
     #[inline]
     pub fn observe(&mut self, access: &Access) {
         let kind = match access.op {
-            Op::Load => 0,
+            Op::Load | Op::Unknown => 0,
             Op::Store => 1,
             _ => return,
         };

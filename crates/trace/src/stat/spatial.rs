@@ -78,7 +78,7 @@ impl Spatial {
     pub fn observe(&mut self, access: &Access) {
         let block = *self.block.get_or_insert(match access.op {
             Op::Read | Op::Write => 4096,
-            Op::Load | Op::Store => 64,
+            Op::Load | Op::Store | Op::Unknown => 64,
             Op::Get | Op::Set | Op::Del | Op::Scan => 1,
         });
         // Keys of single objects are one block each, whatever their value's size.

@@ -180,7 +180,7 @@ impl Source for Damon {
             if accesses > 0 && end > start {
                 let pages = ((end - start) / 4096) as f64;
                 let weight = pages * slice_looks * accesses as f64 / looks;
-                each(Seen { address: start, bytes: end - start, weight, op: Op::Load });
+                each(Seen { address: start, bytes: end - start, weight, op: Op::Unknown });
             }
         }
         Ok(())

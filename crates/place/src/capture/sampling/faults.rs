@@ -52,7 +52,7 @@ impl Source for Faults {
         self.drain();
         for (page, count) in std::mem::take(&mut self.pages) {
             let address = page * PAGE_BYTES;
-            each(Seen { address, bytes: PAGE_BYTES, weight: f64::from(count), op: Op::Load });
+            each(Seen { address, bytes: PAGE_BYTES, weight: f64::from(count), op: Op::Unknown });
         }
         Ok(())
     }

@@ -319,7 +319,7 @@ impl Source for Refs {
         }
         self.may_examine = (self.may_examine + slice.as_secs_f64() * EXAMINED_PER_S).min(EXAMINED_MAX);
         self.sampler.take(&mut self.tables, |span, weight| {
-            each(Seen { address: span.start, bytes: span.end - span.start, weight, op: Op::Load });
+            each(Seen { address: span.start, bytes: span.end - span.start, weight, op: Op::Unknown });
         });
         self.too_fast = self.too_fast.max(self.sampler.granules_too_fast());
         Ok(())

@@ -97,7 +97,7 @@ pub(crate) fn key_or_name(text: &[u8]) -> u64 {
 
 /// An operation by any of the words that traces use for it, in upper or lower case.
 pub(crate) fn operation(text: &[u8]) -> Result<Op, BadRecord> {
-    const WORDS: [(Op, &[&str]); 8] = [
+    const WORDS: [(Op, &[&str]); 9] = [
         (Op::Get, &["get", "gets", "get_lease", "head", "exists", "touch"]),
         (
             Op::Set,
@@ -122,6 +122,7 @@ pub(crate) fn operation(text: &[u8]) -> Result<Op, BadRecord> {
         (Op::Load, &["load", "l"]),
         (Op::Store, &["store", "s"]),
         (Op::Scan, &["scan"]),
+        (Op::Unknown, &["unknown"]),
     ];
     let is = |word: &&str| text.eq_ignore_ascii_case(word.as_bytes());
     let known = WORDS.iter().find(|(_, words)| words.iter().any(&is));

@@ -32,7 +32,7 @@ fn sample(region: u32, address: u64) -> JournalSample {
         weight: 2.0,
         resident: 4096,
         source: 0,
-        op: Op::Load,
+        op: Op::Unknown,
         level: Level::Local,
         node: NODE_UNKNOWN,
     }
