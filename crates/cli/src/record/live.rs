@@ -223,7 +223,8 @@ fn replace(
     output: &Path,
 ) -> Result<(), Failure> {
     let (slices, was_in_place) = (journal.slices(), journal.is_in_place());
-    let replaced = journal.replace(recording);
+    drop(journal);
+    let replaced = recording::write(output, recording);
     if replaced.is_err() && !was_in_place {
         return replaced.map_err(Failure::failed);
     }

@@ -125,14 +125,6 @@ impl Journal {
         Ok(recording)
     }
 
-    /// Puts the recording in its final form in the journal's place.
-    ///
-    /// # Errors
-    /// If it cannot be written; then the journal stays where it is.
-    pub fn replace(self, recording: &Recording) -> Result<(), TraceError> {
-        crate::recording::write(&self.path, recording)
-    }
-
     /// Those of the regions that are not as they were written last.
     fn changed(&self, regions: Vec<NumberedRegion>) -> Vec<NumberedRegion> {
         let is_new = |it: &NumberedRegion| {
