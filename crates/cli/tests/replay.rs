@@ -23,7 +23,7 @@ fn wrong_use_exits_with_2_and_says_what_would_do() {
         (&["scan", "--to", "127.0.0.1:1", "--value-scale", "nan"], "a factor is a number from 0 on"),
         (
             &["scan", "--to", "127.0.0.1:1", "--trace-format", "x"],
-            "the formats are parquet, vscsi, oracle-general",
+            "the formats are parquet, recording-journal, vscsi",
         ),
         (&["scan"], "--to <ADDR>"),
     ] {
