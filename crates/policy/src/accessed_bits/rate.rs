@@ -66,7 +66,7 @@ pub fn rate_of(windows: &[SampleWindow]) -> Rate {
         return uniform;
     }
     let by_chance = log_likelihood(windows, uniform.active, uniform.per_s);
-    [1.0, 0.75, 0.5, 0.25]
+    [1.0, 0.875, 0.75, 0.625, 0.5, 0.25]
         .map(|exponent| least_active.powf(exponent))
         .map(|active| {
             let per_s = of_active(windows, active, least, largest);
