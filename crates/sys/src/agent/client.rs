@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::batch::{Batch, Place};
 use super::calls;
+use super::error::{AgentError, LockError};
 use super::locks::{Locks, Refused};
 use super::program::{Memory, share_memory};
 use super::traced::{Call, Traced};
@@ -15,49 +16,6 @@ use crate::userfaultfd::{Features, Modes, Options, Userfault};
 
 /// The largest node of a mask.
 const NODE_BITS: u64 = 64;
-
-/// Why an agent did not do what it was asked for.
-#[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    /// The kernel refused.
-    #[error("the kernel refused: {0}")]
-    Refused(io::Error),
-    /// The agent has been ended, or its address space is no program's any more.
-    #[error("the agent in the program does not answer: {0}")]
-    Lost(io::Error),
-}
-
-/// Why a program's memory was not locked.
-#[derive(Debug, thiserror::Error)]
-pub enum LockError {
-    /// The program may not lock so much.
-    #[error(
-        "cannot lock {bytes} bytes at {address:#x} of process {pid}: it may lock {left_bytes} more; start it with a higher limit \
-         (ulimit -l, RLIMIT_MEMLOCK) or with CAP_IPC_LOCK"
-    )]
-    Limit {
-        /// The process.
-        pid: u32,
-        /// The first address.
-        address: u64,
-        /// Bytes that were to be locked.
-        bytes: u64,
-        /// Bytes that it may still lock.
-        left_bytes: u64,
-    },
-    /// The kernel refused for another reason: a part of the range is not mapped, or memory is used up.
-    #[error("cannot lock {bytes} bytes at {address:#x} of process {pid}: {source}")]
-    Agent {
-        /// The process.
-        pid: u32,
-        /// The first address.
-        address: u64,
-        /// Bytes that were to be locked.
-        bytes: u64,
-        /// Its error.
-        source: AgentError,
-    },
-}
 
 /// Advice about a range of memory that a process can only give itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 use std::io;
 use std::ops::Range;
 
-use super::client::AgentError;
+use super::error::AgentError;
 use super::traced::Call;
 
 /// The number of CAP_IPC_LOCK, which makes the limit void.

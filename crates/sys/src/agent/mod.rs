@@ -19,11 +19,13 @@
 mod batch;
 mod calls;
 mod client;
+mod error;
 mod locks;
 mod origin;
 mod program;
 mod sandbox;
 mod traced;
 
-pub use client::{Advice, Agent, AgentError, LockError, Policy, Spent};
+pub use client::{Advice, Agent, Policy, Spent};
+pub use error::{AgentError, LockError};
 pub use origin::{NoAgent, Started, attach, leave_late, start};
