@@ -6,7 +6,7 @@ use super::traced::Call;
 
 /// What the agent is made to do later, and how it ends: calls, and of some the arguments (by number) with the values that they may have. A
 /// value is the lower half of an argument: the upper one is 0, or no part of what the kernel reads.
-const ALLOWED: [(libc::c_long, &[(u32, &[u32])]); 10] = [
+const ALLOWED: [(libc::c_long, Arguments); 10] = [
     (libc::SYS_madvise, &[(2, &ADVICE)]),
     (libc::SYS_mmap, &[(2, &[batch::PROTECTION as u32]), (3, &[batch::FLAGS as u32]), (4, &[u32::MAX])]),
     (libc::SYS_munmap, &[]),
@@ -18,6 +18,8 @@ const ALLOWED: [(libc::c_long, &[(u32, &[u32])]); 10] = [
     (libc::SYS_exit, &[]),
     (libc::SYS_exit_group, &[]),
 ];
+/// Arguments by number, with the values that they may have.
+type Arguments = &'static [(u32, &'static [u32])];
 const ADVICE: [u32; 4] = [
     libc::MADV_HUGEPAGE as u32,
     libc::MADV_NOHUGEPAGE as u32,
