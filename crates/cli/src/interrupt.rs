@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rustix::process::{Signal, getpid, getsid};
+use rustix::process::Signal;
 use tiermem_place::capture::Stop;
 use tiermem_sys::inherited;
 use tiermem_sys::signals::{Message, Signals};
@@ -64,6 +64,14 @@ fn end_at_once(signal: i32) -> ! {
     std::process::exit(128 + signal)
 }
 
+/// Whether this process is the first of its session. (The session may be one of another PID namespace, whose number is 0.)
+fn leads_session() -> bool {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name, which may have any characters: state, parent, group, session.
+    let session = stat.rsplit(')').next().and_then(|rest| rest.split_ascii_whitespace().nth(3));
+    session.is_some_and(|session| session == std::process::id().to_string())
+}
+
 /// Passes signals on to the program that runs, which gets each as the user meant it to: a terminal sends its own to both.
 /// `first` is called at the first one that ends a command. One from a terminal does not end this process while a program runs that was
 /// started here: the terminal is the program's.
@@ -74,7 +82,7 @@ pub fn pass_on(stop: &Stop, first: impl FnOnce(&Stop) + Send + 'static, then: Se
     wanted.extend(self::ending());
     let (stop, mut first) = (stop.clone(), Some(first));
     // When the terminal goes away, the kernel tells the first process of the session alone.
-    let is_leader = getsid(None).is_ok_and(|session| session == getpid());
+    let is_leader = leads_session();
     on_signals(&wanted, move |message| {
         let is_from_terminal =
             message.is_from_terminal && !(is_leader && message.signal == Signal::HUP.as_raw());
