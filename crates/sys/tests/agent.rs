@@ -134,7 +134,9 @@ fn a_range_is_split_into_granules_and_joined_again() {
     assert_eq!(agent.split(start, BYTES, 4096, start).unwrap(), 2048);
     assert_eq!(target.mappings(), 4096);
     assert_eq!(agent.spent().requests, 6);
-    // What the agent has divided is whole when it goes.
+    // What the agent has divided is whole when it goes, even if a part was divided again.
+    agent.join(start + (2 << 20), 1 << 20).unwrap();
+    agent.split(start + (2 << 20), 1 << 20, 4096, start).unwrap();
     drop(agent);
     assert!(target.mappings() <= 3);
 }

@@ -117,9 +117,16 @@ impl Agent {
         origin: u64,
     ) -> Result<u64, AgentError> {
         let batch = calls::split(address, bytes, granule_bytes, origin).map_err(AgentError::Refused)?;
-        let end = address + bytes;
-        self.divided.retain(|it| it.1 < address || it.0 > end);
-        self.divided.push((address, end));
+        // A part of what was divided before, as a huge page of it, does not take its place.
+        let (mut start, mut end) = (address, address + bytes);
+        self.divided.retain(|&(from, to)| {
+            let is_apart = to < start || from > end;
+            if !is_apart {
+                (start, end) = (start.min(from), end.max(to));
+            }
+            is_apart
+        });
+        self.divided.push((start, end));
         // SAFETY: whether memory belongs to core dumps changes nothing that it holds.
         unsafe { self.make(&batch) }
     }
