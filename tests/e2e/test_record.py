@@ -270,8 +270,8 @@ def has_ended(pid: str) -> bool:
 
 def listens(pid: int) -> bool:
     """Whether SIGINT does not end the process."""
-    blocked = re.search(r"^SigBlk:\s*([0-9a-f]+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)
-    return blocked is not None and int(blocked[1], 16) >> (signal.SIGINT - 1) & 1 == 1
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)
+    return caught is not None and int(caught[1], 16) >> (signal.SIGINT - 1) & 1 == 1
 
 
 def waits(pid: int) -> int:

@@ -44,7 +44,7 @@ fn ending() -> Vec<Signal> {
 fn on_signals(wanted: &[Signal], mut each: impl FnMut(Message) + Send + 'static) {
     // A write beyond the limit of a file's size (`RLIMIT_FSIZE`) is an error, and not the end of what is to be kept.
     let all = [wanted, &[Signal::XFSZ]].concat();
-    let signals = match Signals::receive(&all) {
+    let mut signals = match Signals::receive(&all) {
         Ok(signals) => signals,
         Err(error) => {
             eprintln!("tiermem: signals cannot be received ({error}): Ctrl-C will keep nothing");

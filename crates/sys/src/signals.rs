@@ -1,9 +1,17 @@
-//! Signals as messages (`signalfd`): which came, and whether a terminal sent it.
+//! Signals as messages: which came, and whether a terminal sent it.
+//!
+//! A handler writes each into a pipe. (`signalfd` would need the signals blocked in every thread, those that libraries started included.)
 
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, PipeReader, Read};
+use std::os::fd::IntoRawFd;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::process::Signal;
+
+/// The end of the pipe to which the handler writes; it is never closed.
+static PIPE: AtomicI32 = AtomicI32::new(-1);
+/// Bytes of a message: the signal, and whether it is from a terminal.
+const MESSAGE_BYTES: usize = 2;
 
 /// A signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,57 +24,62 @@ pub struct Message {
 
 /// Signals that this process receives as messages, and that do nothing else to it.
 #[derive(Debug)]
-pub struct Signals(OwnedFd);
+pub struct Signals(PipeReader);
+
+extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    /// `SI_KERNEL`: sent by the kernel itself.
+    const KERNEL: libc::c_int = 0x80;
+    // SAFETY: the kernel gives a handler with `SA_SIGINFO` the facts of its signal.
+    let is_from_terminal = unsafe { (*info).si_code } == KERNEL;
+    let message = [signal as u8, u8::from(is_from_terminal)];
+    // SAFETY: the call may be made by handlers, the message has as many bytes as it is told, and `errno` is put back. Where the pipe is
+    // full, more than 30,000 signals wait already.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::write(PIPE.load(Ordering::Relaxed), message.as_ptr().cast(), MESSAGE_BYTES);
+        *libc::__errno_location() = errno;
+    }
+}
 
 impl Signals {
-    /// Receives them from now on. They are blocked for the calling thread and those that it starts then, so that this belongs at the
-    /// beginning of a program. Programs that are started get a mask of their own ([`crate::inherited`]).
+    /// Receives them from now on, in whatever thread they come. Programs that are started do not inherit that.
     ///
     /// # Errors
-    /// Without descriptors.
+    /// Without descriptors, or if signals are received already.
     pub fn receive(signals: &[Signal]) -> io::Result<Self> {
-        let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: the set outlives the calls, which fill and read it.
-        let descriptor = unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for signal in signals {
-                libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
-            libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC)
-        };
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
+        let (reader, writer) = io::pipe()?;
+        rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK)?;
+        let writer = writer.into_raw_fd();
+        if PIPE.compare_exchange(-1, writer, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            // SAFETY: the descriptor was made above, and nobody knows of it.
+            unsafe { libc::close(writer) };
+            return Err(io::Error::other("signals are received already"));
         }
-        // SAFETY: the kernel has just returned this descriptor, and no other code knows of it.
-        Ok(Signals(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+        for signal in signals {
+            let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+            // SAFETY: an action is valid when all zero, with an empty mask. The handler makes calls alone that handlers may make.
+            let done = unsafe {
+                let action = action.assume_init_mut();
+                action.sa_sigaction = handle as *const () as usize;
+                action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+                libc::sigaction(signal.as_raw(), action, std::ptr::null_mut())
+            };
+            if done != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(Signals(reader))
     }
 
     /// Waits for the next one.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn next(&self) -> io::Result<Message> {
-        /// `SI_KERNEL`: sent by the kernel itself.
-        const KERNEL: i32 = 0x80;
-        let mut info = std::mem::MaybeUninit::<libc::signalfd_siginfo>::zeroed();
-        loop {
-            // SAFETY: the information has as many bytes as the call may fill, and is valid when all zero.
-            let (read, info) = unsafe {
-                let bytes = size_of::<libc::signalfd_siginfo>();
-                (libc::read(self.0.as_raw_fd(), info.as_mut_ptr().cast(), bytes), info.assume_init())
-            };
-            match read {
-                0.. => {
-                    let signal = info.ssi_signo.cast_signed();
-                    return Ok(Message { signal, is_from_terminal: info.ssi_code == KERNEL });
-                }
-                _ => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => {}
-                    error => return Err(error),
-                },
-            }
-        }
+    pub fn next(&mut self) -> io::Result<Message> {
+        let mut message = [0; MESSAGE_BYTES];
+        self.0.read_exact(&mut message)?;
+        let [signal, is_from_terminal] = message;
+        Ok(Message { signal: i32::from(signal), is_from_terminal: is_from_terminal != 0 })
     }
 }
 
@@ -75,10 +88,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_is_a_message() {
-        let signals = Signals::receive(&[Signal::URG]).unwrap();
-        // SAFETY: the signal goes to this very thread, which has blocked it.
-        unsafe { libc::raise(libc::SIGURG) };
+    fn a_signal_is_a_message_in_whatever_thread_it_comes() {
+        let (begin, begun) = std::sync::mpsc::channel();
+        let (go, wait) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            begin.send(()).unwrap();
+            wait.recv().unwrap();
+            // SAFETY: the signal goes to this very thread, which was there before it was received.
+            unsafe { libc::raise(libc::SIGURG) };
+        });
+        begun.recv().unwrap();
+        let mut signals = Signals::receive(&[Signal::URG]).unwrap();
+        go.send(()).unwrap();
         assert_eq!(signals.next().unwrap(), Message { signal: libc::SIGURG, is_from_terminal: false });
+        thread.join().unwrap();
+        assert!(Signals::receive(&[]).is_err());
     }
 }
