@@ -91,9 +91,10 @@ def test_a_run_that_fails_leaves_an_older_recording(tmp_path: pathlib.Path) -> N
 
 def test_a_program_that_ends_at_once_leaves_an_empty_recording(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "a.rec"
-    done = tiermem("record", "-o", str(out), "--slice", "60s", "--format", "json", "--", "true")
+    report = tmp_path / "report"
+    done = tiermem("record", "-o", str(out), "--slice", "60s", "--format", "json", "--report", str(report), "--", "true")
     assert done.returncode == 0 and "before anything was seen" in done.stderr, done
-    assert json.loads(done.stdout)[0]["samples"] == 0
+    assert json.loads(report.read_text())[0]["samples"] == 0
     _, said = rows(out)
     assert said.startswith("tiermem: the recording is empty: the program ended after") and said.count("\n") == 1, said
     for arguments in [
