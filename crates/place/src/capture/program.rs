@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,8 +26,15 @@ pub struct Stop(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     asked: AtomicBool,
-    /// The program that was started here, as long as its number means it: until its end has been waited for.
-    program: Mutex<Option<u32>>,
+    started: Mutex<Option<Started>>,
+}
+
+/// A program that was started here.
+#[derive(Clone, Copy, Debug)]
+struct Started {
+    pid: u32,
+    /// The system's report of its end, which it gives only once; from then on its number may mean another process.
+    end: Option<(ExitStatus, Usage)>,
 }
 
 impl Stop {
@@ -43,53 +50,60 @@ impl Stop {
 
     /// Sends the program a signal that was meant for it, if it runs.
     pub fn pass_on(&self, signal: i32) {
-        if let Some(program) = *self.program() {
-            child::signal(program, signal);
+        if let Some(Started { pid, end: None }) = *self.started() {
+            child::signal(pid, signal);
         }
     }
 
     /// Whether a program that was started here runs, or its end has not been taken in.
     pub fn has_program(&self) -> bool {
-        self.program().is_some()
+        matches!(*self.started(), Some(Started { end: None, .. }))
     }
 
     /// Ends the program and its descendants, if it runs.
     pub fn end_program(&self) {
-        if let Some(program) = *self.program() {
-            child::end_tree(program);
+        if let Some(Started { pid, end: None }) = *self.started() {
+            child::end_tree(pid);
         }
     }
 
-    /// Waits for the end of the program, if it was started here and has not been waited for.
+    /// Waits for the end of the program, which may take as long as it likes; `None` if none was started here.
     ///
     /// # Errors
     /// If the system does not let it be waited for.
     pub fn wait_for_program(&self) -> io::Result<Option<ExitStatus>> {
         loop {
-            let mut program = self.program();
-            let Some(pid) = *program else { return Ok(None) };
-            if let Some((status, _)) = child::take_end(pid)? {
-                *program = None;
-                return Ok(Some(status));
+            match self.end_of_program()? {
+                None => return Ok(None),
+                Some(Started { end: Some((status, _)), .. }) => return Ok(Some(status)),
+                Some(Started { end: None, .. }) => {
+                    agent::leave_late();
+                    std::thread::sleep(WAIT);
+                }
             }
-            drop(program);
-            agent::leave_late();
-            std::thread::sleep(WAIT);
         }
     }
 
-    fn program(&self) -> MutexGuard<'_, Option<u32>> {
-        self.0.program.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The program, with its end if it has ended.
+    fn end_of_program(&self) -> io::Result<Option<Started>> {
+        // Under the lock, so that no other process of the same number gets a signal once this one has been reaped.
+        let mut started = self.started();
+        if let Some(Started { pid, end: end @ None }) = started.as_mut() {
+            *end = child::take_end(*pid)?;
+        }
+        Ok(*started)
+    }
+
+    fn started(&self) -> MutexGuard<'_, Option<Started>> {
+        self.0.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A program that was started here. Dropped, it goes on.
 #[derive(Debug)]
 pub(crate) struct Program {
-    child: Child,
+    pid: u32,
     stop: Stop,
-    /// The system's report of its end, which it gives only once.
-    end: Option<(ExitStatus, Usage)>,
 }
 
 impl Program {
@@ -101,45 +115,27 @@ impl Program {
         with_agent: bool,
     ) -> io::Result<(Self, Option<Result<Agent, NoAgent>>)> {
         inherited::pass_on(&mut command);
-        let mut running = stop.program();
-        let started = agent::start(command, with_agent)?;
-        *running = Some(started.child.id());
-        drop(running);
-        Ok((Program { child: started.child, stop: stop.clone(), end: None }, started.agent))
+        let mut started = stop.started();
+        let agent::Started { child, agent } = agent::start(command, with_agent)?;
+        let pid = child.id();
+        *started = Some(Started { pid, end: None });
+        drop(started);
+        Ok((Program { pid, stop: stop.clone() }, agent))
     }
 
     /// The number of its process.
     pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Its exit status, if it has ended.
-    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        // Under the lock, so that no other process of the same number gets a signal once this one has been reaped.
-        let mut running = self.stop.program();
-        if self.end.is_none() {
-            self.end = child::take_end(self.child.id())?;
-        }
-        if self.end.is_some() {
-            *running = None;
-        }
-        Ok(self.end.map(|(status, _)| status))
+        self.pid
     }
 
     /// Resources used by it and by all descendants that it waited for; known once it has ended.
     pub fn usage(&self) -> Option<Usage> {
-        self.end.map(|(_, usage)| usage)
+        self.stop.started().and_then(|it| it.end).map(|(_, usage)| usage)
     }
 
     /// Waits for its end, which may take as long as it likes.
-    pub fn wait(&mut self) -> io::Result<ExitStatus> {
-        loop {
-            if let Some(status) = self.ended()? {
-                return Ok(status);
-            }
-            agent::leave_late();
-            std::thread::sleep(WAIT);
-        }
+    pub fn wait(&self) -> io::Result<ExitStatus> {
+        self.stop.wait_for_program()?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -213,7 +209,7 @@ mod tests {
     #[test]
     fn a_program_gets_the_name_that_it_was_called_by() {
         let words: Vec<OsString> = ["sh", "-c", "test $0 = sh"].map(OsString::from).to_vec();
-        let (mut program, agent) = Program::start(command(&words).unwrap(), &Stop::default(), false).unwrap();
+        let (program, agent) = Program::start(command(&words).unwrap(), &Stop::default(), false).unwrap();
         assert!(program.wait().unwrap().success() && agent.is_none());
     }
 
@@ -222,13 +218,14 @@ mod tests {
         let stop = Stop::default();
         let mut command = Command::new("sleep");
         command.arg("1000");
-        let (mut program, _) = Program::start(command, &stop, false).unwrap();
+        let (program, _) = Program::start(command, &stop, false).unwrap();
         stop.stop();
-        assert!(program.ended().unwrap().is_none(), "asking to stop is about the recording");
+        assert!(stop.has_program(), "asking to stop is about the recording");
         stop.pass_on(15);
         let status = program.wait().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
         // It has gone.
+        assert!(!stop.has_program());
         stop.pass_on(15);
         stop.end_program();
     }

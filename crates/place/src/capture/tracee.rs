@@ -83,7 +83,7 @@ impl Tracee {
     ///
     /// # Errors
     /// Without a single access, unless it was asked to stop, and if it cannot be waited for.
-    pub fn finish(mut self, ends: bool, has_traced: bool, stop: &Stop) -> Result<ExitStatus, CaptureError> {
+    pub fn finish(self, ends: bool, has_traced: bool, stop: &Stop) -> Result<ExitStatus, CaptureError> {
         if ends || self.tracer_died || stop.is_asked() {
             stop.end_program();
         }

@@ -84,7 +84,7 @@ impl Runner {
             numa::set_child_policy(&mut command, &placement.policy).map_err(refused)?;
         }
         let begun = Instant::now();
-        let (mut program, _) = Program::start(command, stop, false).map_err(CaptureError::Program)?;
+        let (program, _) = Program::start(command, stop, false).map_err(CaptureError::Program)?;
         let watch = PidFd::open(program.pid()).map_err(CaptureError::Program)?;
         let mut looks = Looks::new(begun);
         while !watch.wait(looks.next.saturating_duration_since(Instant::now())) {
