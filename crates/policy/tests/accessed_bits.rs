@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_policy::accessed_bits::{
-    HUGE_BYTES, HUGE_PAGES, PAGE_BYTES, PageTable, Sampler, Settings, Span, Told,
+    HUGE_BYTES, HUGE_PAGES, PAGE_BYTES, Pacing, PageTable, Sampler, Settings, Span, Told, Window,
 };
 
 const GRANULE_BYTES: u64 = 4 << 20;
@@ -223,20 +223,17 @@ impl PageTable for Process {
 fn told(process: &mut Process, slices: usize, mut change: impl FnMut(&mut Process, usize)) -> Vec<Vec<f64>> {
     let mut sampler = Sampler::new(Settings::default());
     let mut all = Vec::new();
-    let mut may_examine = 64;
     for slice in 0..slices {
         change(process, slice);
         let end_s = process.now_s + 1.0;
         sampler.set_granules(&process.spans());
-        let mut examined = sampler.examine(may_examine, |_| true);
-        may_examine = (may_examine - examined.len() + 16).min(64);
+        let mut examined = sampler.examine(|_| true);
         examined.iter().for_each(|huge| process.map_by_pages(*huge));
-        let (mut length_s, mut look_s) = (1.0 / 64.0, 0.0_f64);
-        for number in 0..8 {
-            let left_s = end_s - process.now_s;
-            let is_last =
-                f64::from(number + 2) * 12.0 * look_s > 1.0 || left_s < length_s * 2.0 + look_s * 2.0;
-            let read_s = if is_last { end_s - look_s } else { process.now_s + length_s.max(look_s) };
+        let mut look_s = 0.0;
+        let mut pacing = Pacing::new(1.0, 6, look_s);
+        for number in 0.. {
+            let Window { seconds, is_last } = pacing.next(end_s - process.now_s, look_s);
+            let read_s = process.now_s + seconds;
             sampler.open(process, read_s).unwrap();
             // As the recorder does: after the first pass, when the next window is open already.
             if number == 1 && !examined.is_empty() {
@@ -255,7 +252,6 @@ fn told(process: &mut Process, slices: usize, mut change: impl FnMut(&mut Proces
             if is_last {
                 break;
             }
-            length_s *= 2.0;
         }
         if !examined.is_empty() {
             examined.iter().for_each(|huge| process.collapse(*huge));

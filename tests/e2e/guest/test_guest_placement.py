@@ -180,7 +180,7 @@ FIRST_TOUCH = f"""
 {SHORT_LISTS}
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 tiermem run --plan /plan.json --follow first-touch --slice 500ms --format json --report /out/told -- \
-    hotspot --footprint 67108864 --hot 67108864 --background 0 --per-second 200000 --pass-ms 6000 --passes 1
+    hotspot --footprint 67108864 --hot 67108864 --background 0 --per-second 2000000 --pass-ms 6000 --passes 1
 tiermem run --plan /large.json --follow first-touch --format json --report /out/large -- true
 """
 

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use tiermem_policy::accessed_bits::Pacing;
 use tiermem_sys::affinity::Precedence;
 use tiermem_sys::agent::{self, Agent, NoAgent};
 use tiermem_sys::cpu_time;
@@ -25,16 +26,6 @@ const NO_PROCESS: i32 = 3;
 /// So long, in so many moments, a process is waited for that has no memory as it is about to begin another program.
 const MOMENTS: u32 = 100;
 const MOMENT: Duration = Duration::from_millis(1);
-/// The shortest window is such a part of a slice, or as long as looking takes.
-const SHORTEST_WINDOW: u32 = 64;
-/// Each window is so much longer than the one before.
-const LONGER: u32 = 2;
-/// Looking again, for another window, takes such a part of a slice at most: the kernel goes through all page tables for it, and what
-/// that drives out of the processor's caches the program has to fetch again.
-const LOOKING_PART: u32 = 12;
-/// Looking once takes such a part at most, or the slice becomes longer.
-const LOOKING_ONCE_PART: u32 = 2;
-
 /// The process that is recorded.
 pub(crate) struct Process {
     pub pid: u32,
@@ -66,7 +57,7 @@ impl Process {
 
     /// How it ended, if it did; else it goes on, and can be waited for if it was started here.
     pub fn finish(&mut self, ended: bool) -> Result<Ending, CaptureError> {
-        match self.program.as_mut().filter(|_| ended) {
+        match self.program.as_ref().filter(|_| ended) {
             Some(program) => program.wait().map(Ending::Exited).map_err(CaptureError::Wait),
             None if ended => Ok(Ending::Gone),
             None => Ok(Ending::Stopped),
@@ -146,6 +137,8 @@ pub(crate) struct Observer<'a> {
     /// The slices in which the process began another program.
     pub begun_anew: Vec<u32>,
     mappings: Option<MappingWatch>,
+    /// Whether something as large as a granule has been mapped that nobody was told of.
+    has_mapped_much: bool,
     _precedence: Option<Precedence>,
 }
 
@@ -186,6 +179,7 @@ impl<'a> Observer<'a> {
             has_left: false,
             begun_anew: Vec::new(),
             mappings: None,
+            has_mapped_much: false,
             _precedence: precedence,
         };
         match mappings {
@@ -331,7 +325,8 @@ impl<'a> Observer<'a> {
             source.begin(&shape, self.agent.as_mut()).map_err(failed)?;
         }
         let asked_for = self.next + self.options.slice;
-        self.next = asked_for.max(begun + self.look * LOOKING_ONCE_PART);
+        let least_s = Pacing::least_slice_s(self.look.as_secs_f64());
+        self.next = asked_for.max(begun + Duration::from_secs_f64(least_s));
         let ended = self.windows(stop, mapped);
         let end = Instant::now();
         if end > asked_for + self.options.slice / 2 {
@@ -374,33 +369,28 @@ impl<'a> Observer<'a> {
     fn windows(&mut self, stop: &Stop, mapped: &mut dyn FnMut(&mut Self)) -> bool {
         let end = self.next;
         let most = self.sources.iter().map(|source| source.windows_max()).min().unwrap_or(1);
-        let mut length = (self.options.slice / SHORTEST_WINDOW).max(self.look);
-        for number in 0..most {
+        let mut pacing = Pacing::new(self.options.slice.as_secs_f64(), most, self.look.as_secs_f64());
+        loop {
             let left = end.saturating_duration_since(Instant::now());
-            let looks = (number + 2) * LOOKING_PART * self.look;
-            let is_last =
-                number + 1 == most || looks > self.options.slice || left < length * 2 + self.look * 2;
-            let wait = if is_last { left.saturating_sub(self.look) } else { length };
+            let window = pacing.next(left.as_secs_f64(), self.look.as_secs_f64());
+            let wait = Duration::from_secs_f64(window.seconds);
             let before = Instant::now();
             // Sources of a process that has gone fail; the watch reports that.
             self.sources.iter_mut().for_each(|source| drop(source.open_window(before + wait)));
             let opening = before.elapsed();
             let ended = self.window(stop, before + wait, mapped);
-            let waited = before.elapsed();
             self.windows += 1;
-            self.long_windows += u32::from(waited > wait * 2 + self.options.slice / SHORTEST_WINDOW);
+            self.long_windows += u32::from(pacing.is_late(window, before.elapsed().as_secs_f64()));
             let before = Instant::now();
             self.sources.iter_mut().for_each(|source| drop(source.close_window()));
             self.look = opening + before.elapsed();
             if ended || self.has_left || stop.is_asked() {
                 return ended;
             }
-            if is_last {
+            if window.is_last {
                 return self.process.watch.wait(Duration::ZERO);
             }
-            length *= LONGER;
         }
-        false
     }
 
     /// Waits until a window's end, and lets sources act meanwhile. Returns whether the process ended.
@@ -430,6 +420,10 @@ impl<'a> Observer<'a> {
         const MAPPINGS_PART: u32 = 10;
         let until = Instant::now() + wait;
         loop {
+            // A look at the mappings may have taken in what the kernel has told, which wakes nobody then.
+            if self.options.tell_mappings && std::mem::take(&mut self.has_mapped_much) {
+                mapped(self);
+            }
             let left = until.saturating_duration_since(Instant::now());
             let watch = self.mappings.iter().filter(|_| self.options.tell_mappings);
             let new = watch.flat_map(MappingWatch::events);
@@ -439,7 +433,8 @@ impl<'a> Observer<'a> {
                 Woken::Readable if self.process.watch.wait(left.min(SETTLING)) => true,
                 Woken::Readable => {
                     let begun = Instant::now();
-                    if self.has_mapped_much() {
+                    self.drain_mappings();
+                    if std::mem::take(&mut self.has_mapped_much) {
                         mapped(self);
                     }
                     let pause = PAUSE.max(begun.elapsed() * MAPPINGS_PART);
@@ -453,17 +448,15 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// Whether something as large as a granule has been mapped since the last time.
-    fn has_mapped_much(&mut self) -> bool {
+    /// Takes in what the kernel has told of new mappings.
+    fn drain_mappings(&mut self) {
         let granule_bytes = self.options.granule_bytes;
-        let mut has = false;
         if let Some(mappings) = &mut self.mappings {
             mappings.drain(self.process.pid, |new| {
-                has |= new.bytes >= granule_bytes;
+                self.has_mapped_much |= new.bytes >= granule_bytes;
                 self.origins.mapped(new);
             });
         }
-        has
     }
 
     /// Takes in what is mapped now, within a slice; false if the process has no memory any more.
@@ -499,9 +492,7 @@ impl<'a> Observer<'a> {
             return Ok(false);
         }
         // After the mappings were read, so that it is known who made them.
-        if let Some(mappings) = &mut self.mappings {
-            mappings.drain(self.process.pid, |new| self.origins.mapped(new));
-        }
+        self.drain_mappings();
         let owners = self.origins.tell(self.process.pid, &mut lines);
         self.regions.update(&lines, &owners, slice);
         let regions = &self.regions;

@@ -18,10 +18,11 @@ const BY_PLACE: f64 = 0.8;
 const CALIBRATED_BY: usize = 8;
 
 impl Sampler {
-    /// Chooses huge pages to examine in the next pass, by their first addresses: of the granules that are wanted and whose huge pages
-    /// are too fast for their bits, first those that were not examined for longest. The body has the kernel map each of them page by
-    /// page, and calls [`Self::end_examining`] after the pass.
-    pub fn examine(&mut self, most: usize, is_wanted: impl Fn(Span) -> bool) -> Vec<u64> {
+    /// Chooses huge pages to examine in the next pass, no more than may be, by their first addresses: of the granules that are wanted and
+    /// whose huge pages are too fast for their bits, first those that were not examined for longest. The body has the kernel map each of
+    /// them page by page, and calls [`Self::end_examining`] after the pass.
+    pub fn examine(&mut self, is_wanted: impl Fn(Span) -> bool) -> Vec<u64> {
+        let most = self.examinations.left() as usize;
         let rng = &mut self.rng;
         let mut hot: Vec<(u64, u64, usize)> = (self.granules.iter().enumerate())
             .filter(|(_, it)| it.is_too_fast && it.small_pages == 0 && is_wanted(it.span))
@@ -29,8 +30,7 @@ impl Sampler {
             .map(|(at, granule)| (granule.examined_at.map_or(0, |it| it.slice), rng.next_u64(), at))
             .collect();
         hot.sort_unstable();
-        let chosen = hot.into_iter().take(most);
-        chosen
+        let chosen: Vec<u64> = (hot.into_iter().take(most))
             .filter_map(|(.., at)| {
                 let granule = &mut self.granules[at];
                 let first = granule.span.start.next_multiple_of(HUGE_BYTES);
@@ -40,7 +40,9 @@ impl Sampler {
                 granule.examining = is_all_huge.then_some(huge);
                 granule.examining
             })
-            .collect()
+            .collect();
+        self.examinations.spend(chosen.len() as f64);
+        chosen
     }
 
     /// Huge pages that were examined are whole again.

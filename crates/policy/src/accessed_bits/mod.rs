@@ -22,10 +22,13 @@
 
 mod granule;
 mod huge;
+mod pacing;
 pub mod rate;
 mod sampler;
+mod token_bucket;
 
 pub use huge::TOO_FAST_PER_S;
+pub use pacing::{Pacing, Window};
 pub use sampler::Sampler;
 
 /// Pages of a huge page.

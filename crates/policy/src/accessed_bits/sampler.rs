@@ -3,6 +3,7 @@
 use tiermem_base::Rng;
 
 use super::granule::{Granule, Part, Wish};
+use super::token_bucket::TokenBucket;
 use super::{Clearing, PageTable, Settings, Span, Told};
 
 /// Pages of a run, all granules together: more say more, and cost the program more.
@@ -22,6 +23,10 @@ const PAUSE_S: f64 = 2e-3;
 const PAUSES_PART: f64 = 2.0;
 /// One that runs for less than such a part of the time waits for something else.
 const RUNS: f64 = 0.1;
+/// Huge pages that are examined in a second, and the most at once, if none was for some seconds. Each costs the process half a
+/// millisecond: 512 bits are set again, and in the end its bytes are copied to a huge page.
+const EXAMINED_PER_S: f64 = 16.0;
+const EXAMINED_MAX: f64 = 64.0;
 /// Least and most threads that a process is taken to run.
 const THREADS: std::ops::RangeInclusive<f64> = 0.02..=1024.0;
 
@@ -43,9 +48,8 @@ pub struct Sampler {
     pub(super) granules: Vec<Granule>,
     /// The latest first.
     due: Vec<Due>,
-    /// Pages that may be cleared and touched again, and when that was reckoned.
-    pages_left: f64,
-    reckoned_s: Option<f64>,
+    /// Pages that may be cleared and touched again.
+    pages: TokenBucket,
     /// Time of a piece of the walk.
     piece_s: f64,
     /// Seconds for which the process runs in a second.
@@ -58,6 +62,8 @@ pub struct Sampler {
     read_at_s: f64,
     passes: u64,
     told: Vec<Told>,
+    /// Of huge pages.
+    pub(super) examinations: TokenBucket,
     pub(super) slices: u64,
 }
 
@@ -69,8 +75,8 @@ impl Sampler {
             settings,
             granules: Vec::new(),
             due: Vec::new(),
-            pages_left: 0.0,
-            reckoned_s: None,
+            // What was not used for a second is lost: the process's next second has its own.
+            pages: TokenBucket::new(settings.pages_per_s, settings.pages_per_s),
             piece_s: PIECE_S,
             threads: 1.0,
             opened: None,
@@ -78,6 +84,7 @@ impl Sampler {
             read_at_s: 0.0,
             passes: 0,
             told: Vec::new(),
+            examinations: TokenBucket::new(EXAMINED_PER_S, EXAMINED_MAX),
             slices: 0,
         }
     }
@@ -121,7 +128,7 @@ impl Sampler {
         for (number, wish) in wishes {
             let is_taken = every_page || wish.pages <= most || self.rng.unit_f64() < most / wish.pages;
             if is_taken {
-                self.pages_left -= if every_page { 0.0 } else { wish.pages };
+                self.pages.spend(if every_page { 0.0 } else { wish.pages });
                 let lead_s = wish.lead_s / self.threads;
                 let step = (lead_s * TOGETHER).max(TOGETHER_S);
                 let at_s = read_at_s + self.granules[number].offset_s - lead_s;
@@ -135,14 +142,10 @@ impl Sampler {
 
     /// What a wish may cost so that all together cost no more than is allowed: each gets as much, or what it needs.
     fn allowed(&mut self, now_s: f64, wishes: &[(usize, Wish)]) -> f64 {
-        let since_s = self.reckoned_s.map_or(1.0, |at| now_s - at);
-        self.reckoned_s = Some(now_s);
-        // What was not used for a second is lost: the program's next second has its own.
-        let most = self.settings.pages_per_s;
-        self.pages_left = (self.pages_left + since_s.max(0.0) * most).min(most);
+        self.pages.reckon(now_s);
         let mut costs: Vec<f64> = wishes.iter().map(|(_, wish)| wish.pages).collect();
         costs.sort_by(f64::total_cmp);
-        let mut left = self.pages_left.max(0.0);
+        let mut left = self.pages.left();
         for (number, cost) in costs.iter().enumerate() {
             let each = left / (costs.len() - number) as f64;
             if *cost > each {
@@ -270,6 +273,7 @@ impl Sampler {
     /// Tells each granule that was accessed since the last time with its accesses, and begins the next slice.
     pub fn take<P: PageTable>(&mut self, table: &mut P, mut each: impl FnMut(Span, f64)) {
         self.slices += 1;
+        self.examinations.reckon(table.now_s());
         let ran_s = table.ran_s();
         let slice_s = ran_s - self.ran_s.replace(ran_s).unwrap_or(ran_s);
         let huge_rates = self.huge_rates();

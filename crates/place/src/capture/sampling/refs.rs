@@ -29,11 +29,6 @@ use super::{Seen, Shape, Source};
 
 /// Windows of a slice, where looking takes so little time.
 const WINDOWS_MAX: u32 = 6;
-/// Huge pages that are examined in a second. Each costs the program half a millisecond: 512 bits are set again, and in the end its
-/// bytes are copied to a huge page.
-const EXAMINED_PER_S: f64 = 16.0;
-/// The most at once, if none was for some seconds.
-const EXAMINED_MAX: f64 = 64.0;
 /// Time that the walk takes for a mapping, in pages of it.
 const MAPPING_PAGES: f64 = 50.0;
 
@@ -45,11 +40,10 @@ pub(in crate::capture) struct Refs {
     has_agent: bool,
     is_window: bool,
     clears_at_once: bool,
-    /// Huge pages that are mapped page by page now, and how many may be.
+    /// Huge pages that are mapped page by page now.
     examined: Vec<u64>,
     /// Whether their pages were read.
     is_examined: bool,
-    may_examine: f64,
     /// Why none is examined any more.
     not_examined: Option<String>,
     too_fast: usize,
@@ -105,7 +99,6 @@ impl Refs {
             clears_at_once: clearing == Clearing::AtOnce,
             examined: Vec::new(),
             is_examined: false,
-            may_examine: EXAMINED_MAX,
             not_examined,
             too_fast: 0,
         })
@@ -113,14 +106,11 @@ impl Refs {
 
     /// Has some huge pages mapped page by page, if bits do not tell how hot they are.
     fn examine(&mut self, agent: &mut Agent) {
-        if self.not_examined.is_some() || self.clears_at_once || self.may_examine < 1.0 {
+        if self.not_examined.is_some() || self.clears_at_once {
             return;
         }
         let wanted = &self.tables.wanted;
-        let huge =
-            self.sampler.examine(self.may_examine as usize, |span| kind(wanted, span.start) == Some(false));
-        self.may_examine -= huge.len() as f64;
-        for huge in huge {
+        for huge in self.sampler.examine(|span| kind(wanted, span.start) == Some(false)) {
             // A program that has given the memory back has no such page.
             if self.division.map_by_pages(huge, agent).is_ok() {
                 self.examined.push(huge);
@@ -313,11 +303,10 @@ impl Source for Refs {
         read
     }
 
-    fn collect(&mut self, slice: Duration, each: &mut dyn FnMut(Seen)) -> io::Result<()> {
+    fn collect(&mut self, _: Duration, each: &mut dyn FnMut(Seen)) -> io::Result<()> {
         if !self.examined.is_empty() {
             self.end_examining();
         }
-        self.may_examine = (self.may_examine + slice.as_secs_f64() * EXAMINED_PER_S).min(EXAMINED_MAX);
         self.sampler.take(&mut self.tables, |span, weight| {
             each(Seen { address: span.start, bytes: span.end - span.start, weight, op: Op::Unknown });
         });
