@@ -233,6 +233,29 @@ def test_writes_are_told_from_reads(tmp_path: pathlib.Path) -> None:
     retried(attempt)
 
 
+def test_touched_bytes_are_those_in_memory(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "sparse.rec"
+    # A page in each granule of 4 MiB, written again and again.
+    code = """if 1:
+        import mmap, time
+        memory = mmap.mmap(-1, 512 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            for at in range(0, 512 << 20, 4 << 20):
+                memory[at] = 1
+    """
+
+    def attempt() -> None:
+        summary, _ = record(out, "--slice", "200ms", "--", "python3", "-c", code)
+        [largest] = sorted(regions(out), key=lambda row: row["bytes"])[-1:]
+        # What the kernel has joined it with is small.
+        assert largest["touched_granules"] >= 100 and 100 * 4096 <= largest["touched_bytes"] <= 8 * MIB, largest
+        assert summary["touched_bytes"] < 64 * MIB, summary
+
+    retried(attempt)
+
+
 def test_a_part_is_looked_at_more_closely(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "closer.rec"
     # Read so slowly that most pages are touched in few slices. On a busy machine the recorder's windows are as long as a slice or

@@ -9,6 +9,7 @@ use tiermem_trace::recording::{Cost, Head, Journal, Recording, Slice, Source};
 use super::numa_residency::{Located, Whereabouts};
 use super::observer::{Looked, Observer};
 pub use super::options::{Closer, Ending, Options, SourceKind, Target};
+use super::resident::Resident;
 use super::{CaptureError, Stop};
 
 /// A recording that has come to its end.
@@ -40,6 +41,7 @@ pub fn record(
         cpu_before: cpu_time::thread_cpu_time(),
         observer: Observer::begin(options, stop)?,
         whereabouts: Whereabouts::new(),
+        resident: Resident::new(),
         last_start_ns: None,
     };
     let mut pieces = Vec::new();
@@ -59,6 +61,7 @@ pub fn record(
             }
             None => samples.extend(pieces.iter().map(|piece| Located::unknown(*piece).sample())),
         }
+        recorder.resident.fill(recorder.observer.process.pid, &mut samples);
         has_seen |= !samples.is_empty();
         let slice = recorder.slice_of(looked);
         let head = recorder.head(options, journal.slices());
@@ -107,6 +110,7 @@ struct Recorder<'a> {
     cpu_before: Duration,
     /// If there are several nodes.
     whereabouts: Option<Whereabouts>,
+    resident: Resident,
     /// Of the last slice.
     last_start_ns: Option<u64>,
 }
@@ -153,7 +157,7 @@ impl Recorder<'_> {
             sources: sources.collect(),
             regions: Vec::new(),
             cost: cost(observer, self.begun.elapsed(), self.cpu_before),
-            notes: notes(observer, slices),
+            notes: notes(observer, slices).into_iter().chain(self.resident.note()).collect(),
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod perf_mem;
 pub mod physical;
 pub(crate) mod program;
 mod regions;
+mod resident;
 mod sampling;
 mod table;
 mod tracee;
