@@ -11,6 +11,7 @@ const WRITE_PROTECT_MATCHING: u64 = 1 << 0;
 const IS_WRITE_PROTECTABLE: u64 = 1 << 0;
 const IS_WRITTEN: u64 = 1 << 1;
 const IS_PRESENT: u64 = 1 << 3;
+const IS_SWAPPED: u64 = 1 << 4;
 /// The page of zeros that stands for what was read and never written: no memory of the process's own.
 const IS_ZEROS: u64 = 1 << 5;
 /// Ranges that one call can report.
@@ -69,19 +70,27 @@ impl PageScan {
         Ok(PageScan { file, found: vec![PageRange::default(); RANGES_MAX] })
     }
 
-    /// Tells which pages of a range were written since the last call, and watches them anew; the first call tells of all,
-    /// for they have not been watched before. The range must not reach into mappings that are not watched.
+    /// Tells which pages of a range were written since the last call, and watches them anew; the first call tells of all that there
+    /// are, for they have not been watched before. The range must not reach into mappings that are not watched.
+    ///
+    /// The kernel says of a page that was given back (`MADV_DONTNEED`) that it was written. It has no content, or that of the page of
+    /// zeros if it was read since, so that is no write. It is watched all the same.
     ///
     /// # Errors
     /// `ENOTTY` before kernel 6.7, `EPERM` if a part of the range is not watched, `ESRCH` if the process has gone.
-    pub fn written(&mut self, start: u64, end: u64, each: impl FnMut(PageRange)) -> io::Result<()> {
+    pub fn written(&mut self, start: u64, end: u64, mut each: impl FnMut(PageRange)) -> io::Result<()> {
         let question = Question {
             flags: WRITE_PROTECT_MATCHING,
             inverted: 0,
             mask: IS_WRITE_PROTECTABLE | IS_WRITTEN,
-            returned: IS_WRITTEN,
+            returned: IS_PRESENT | IS_SWAPPED | IS_ZEROS,
         };
-        self.scan(question, start, end, each)
+        self.scan(question, start, end, |range| {
+            let has_content = range.categories & (IS_PRESENT | IS_SWAPPED) != 0;
+            if has_content && range.categories & IS_ZEROS == 0 {
+                each(range);
+            }
+        })
     }
 
     /// Tells which pages of a range are in memory, but for those that stand for zeros: what `Rss` in `/proc/PID/smaps` counts. 12 ns
@@ -172,6 +181,15 @@ mod tests {
         }
         assert_eq!(pages(&mut scan), [3, 4, 200]);
         assert_eq!(pages(&mut scan), [0_u64; 0]);
+        // What was given back was not written, nor what was read since, until it is written again.
+        mapping.bytes_mut()[7 * 4096] = 2;
+        mapping.discard(0, 1 << 20);
+        assert_eq!(pages(&mut scan), [0_u64; 0]);
+        assert_eq!(mapping.bytes()[9 * 4096] + mapping.bytes()[10 * 4096], 0);
+        assert_eq!(pages(&mut scan), [0_u64; 0]);
+        mapping.bytes_mut()[10 * 4096] = 2;
+        mapping.bytes_mut()[11 * 4096] = 2;
+        assert_eq!(pages(&mut scan), [10, 11]);
         // More ranges than one call can report.
         let mut large = Mapping::anonymous(16 << 20).unwrap();
         let first = large.bytes().as_ptr().addr() as u64;
