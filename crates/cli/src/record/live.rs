@@ -76,6 +76,9 @@ pub struct LiveArgs {
     /// Do without the agent process in the program's address space: whole mappings only.
     #[arg(long, conflicts_with_all = ["machine", "physical", "import"])]
     no_agent: bool,
+    /// Observe the process alone, and not the processes that it starts.
+    #[arg(long, conflicts_with_all = ["machine", "physical", "import"])]
+    no_children: bool,
     /// With --pid: give the process an agent, to see granules. It stands still for some milliseconds meanwhile.
     #[arg(long, requires = "pid", conflicts_with = "no_agent")]
     inject: bool,
@@ -149,6 +152,7 @@ pub fn run(
         small_pages: args.small_pages,
         // A process that runs is left alone unless that is asked for.
         agent: if args.pid.is_some() { args.inject } else { !args.no_agent },
+        children: !args.no_children,
         duration: args.duration,
     };
     // What cannot be written is no reason to start a program.

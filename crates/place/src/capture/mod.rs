@@ -15,9 +15,11 @@ mod options;
 mod origins;
 pub mod perf_mem;
 pub mod physical;
+mod process_tree;
 pub(crate) mod program;
 mod regions;
 mod sampling;
+pub(crate) mod schedule;
 mod table;
 mod tracee;
 

@@ -13,8 +13,8 @@ mod select;
 
 pub use file::{NO_REGIONS, looks_like_one, read, write};
 pub use from_trace::{FromTrace, FromTraceError, GAP_BYTES};
-pub use head::{Cost, Executable, Head, Region, RegionKind, Slice, Source, Unit};
-pub use journal::{Journal, JournalSample, NumberedRegion};
+pub use head::{Cost, Executable, Head, Process, Region, RegionKind, Slice, Source, Unit};
+pub use journal::{Facts, Journal, JournalSample, NumberedProcess, NumberedRegion};
 pub use names::{Candidate, NAME_WORDS, choose};
 pub use select::{LevelChoice, RegionHeat, Selection, parse_level};
 
