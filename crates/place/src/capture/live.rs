@@ -81,7 +81,7 @@ pub fn record(
             ));
         }
         if !has_seen {
-            head.notes.push(nothing_seen(begun.elapsed(), ending));
+            head.notes.push(nothing_seen(begun.elapsed(), journal.slices(), ending));
         }
         // Of a program of which nothing was seen it is not known.
         let closer_missing = recorder.closer_missing().filter(|_| has_seen);
@@ -90,14 +90,14 @@ pub fn record(
     })
 }
 
-fn nothing_seen(wall: Duration, ending: Ending) -> String {
+fn nothing_seen(wall: Duration, slices: usize, ending: Ending) -> String {
     let milliseconds = wall.as_millis();
     match ending {
-        Ending::Stopped => format!("nothing was seen of the program in {milliseconds} ms"),
-        Ending::Exited(_) | Ending::Gone => format!(
+        Ending::Exited(_) | Ending::Gone if slices <= 1 => format!(
             "the program ended after {milliseconds} ms, before anything was seen of it; a shorter --slice or --source faults \
              sees more"
         ),
+        _ => format!("no access was seen in {milliseconds} ms: the program slept, or its memory cannot be looked at"),
     }
 }
 

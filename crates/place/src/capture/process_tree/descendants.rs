@@ -150,12 +150,12 @@ impl Descendants {
         if self.left_alone > 0 {
             let left_alone = self.left_alone;
             notes.push(format!(
-                "{left_alone} processes were not looked at, as {OBSERVED_MAX} were looked at already"
+                "{left_alone} processes were not looked at: no more than {OBSERVED_MAX} are at the same time"
             ));
         }
         if self.not_kept > 0 {
             let not_kept = self.not_kept;
-            notes.push(format!("there were {not_kept} further processes, of which nothing is kept"));
+            notes.push(format!("{not_kept} more processes are left out: a recording lists {KEPT_MAX}"));
         }
         notes
     }

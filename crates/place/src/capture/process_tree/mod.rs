@@ -130,6 +130,8 @@ impl<'scope, 'env> ProcessTree<'scope, 'env> {
             let new = if self.stop.is_asked() { Vec::new() } else { self.descendants.look() };
             for (place, pid) in new {
                 let subject = Subject::Descendant { pid, slice: due.number };
+                // In the order of births, whoever is looked at first.
+                self.descendants.number(place);
                 let orders = spawn(
                     self.scope,
                     self.options,
@@ -169,9 +171,7 @@ impl<'scope, 'env> ProcessTree<'scope, 'env> {
     ) -> Result<(), CaptureError> {
         let member = &mut self.members[number];
         match told {
-            Told::Begun { .. } => {
-                self.descendants.number(member.place);
-            }
+            Told::Begun { .. } => {}
             Told::Slice(seen) => {
                 let Seen { looked, samples, regions, numbers, account } = seen;
                 // Of one that has ended there is more to come.
@@ -267,21 +267,23 @@ impl<'scope, 'env> ProcessTree<'scope, 'env> {
         let mut notes: Vec<String> = self.members[0].account.notes.clone();
         notes.extend(self.notes.iter().cloned());
         // Notes that differ in numbers alone are told once.
-        let mut alike: BTreeMap<String, (String, usize)> = BTreeMap::new();
+        let mut alike: BTreeMap<String, (&str, &str, usize)> = BTreeMap::new();
         for member in &self.members[1..] {
             for note in &member.account.notes {
                 let kind = note.chars().filter(|it| !it.is_ascii_digit()).collect();
                 let name = self.descendants.name(member.place);
-                alike.entry(kind).or_insert_with(|| (format!("{name}: {note}"), 0)).1 += 1;
+                alike.entry(kind).or_insert_with(|| (name, note, 0)).2 += 1;
             }
         }
         let more = alike.len().saturating_sub(NOTES_MAX);
-        notes.extend(alike.into_values().take(NOTES_MAX).map(|(note, count)| match count {
-            1 => note,
-            _ => format!("{note} (so of {} further processes)", count - 1),
-        }));
+        let told = alike.into_values().take(NOTES_MAX).map(|(name, note, count)| match count {
+            1 => format!("{name}: {note}"),
+            2 => format!("{name} and another process: {note}"),
+            _ => format!("{name} and {} other processes: {note}", count - 1),
+        });
+        notes.extend(told);
         if more > 0 {
-            notes.push(format!("there are {more} further notes about descendants"));
+            notes.push(format!("{more} more notes about processes that the program started are left out"));
         }
         notes.extend(self.descendants.notes());
         notes
