@@ -28,6 +28,7 @@ const TERMINATE: i32 = 15;
 const FIELDS: &[&str] = &[
     "slices",
     "seconds",
+    "processes",
     "regions",
     "regions_touched",
     "mapped_bytes",
@@ -303,6 +304,7 @@ fn rows(recording: &Recording, ended: &str) -> Rows {
     let row = vec![
         Cell::Count(head.slices.len() as u64),
         Cell::Number(head.cost.wall_s, 3),
+        Cell::Count(head.processes.len().max(1) as u64),
         Cell::Count(head.regions.len() as u64),
         Cell::Count(regions as u64),
         Cell::Count(head.regions.iter().map(|region| region.bytes).sum()),
@@ -325,6 +327,13 @@ fn write_table(mut out: &mut impl Write, recording: &Recording, ended: &str) -> 
     let cost = &head.cost;
     let samples = format!("{} samples", recording.samples.len());
     line("slices", head.slices.len().to_string(), format!("in {:.1} s; {samples}", cost.wall_s))?;
+    if head.processes.len() > 1 {
+        let observed = head.processes.iter().filter(|process| process.is_observed).count();
+        let remark = format!(
+            "{observed} of them lived long enough to be looked at (`tiermem heatmap REC --processes`)"
+        );
+        line("processes", head.processes.len().to_string(), remark)?;
+    }
     line(
         "regions",
         head.regions.len().to_string(),

@@ -97,7 +97,9 @@ fn nothing_seen(wall: Duration, slices: usize, ending: Ending) -> String {
             "the program ended after {milliseconds} ms, before anything was seen of it; a shorter --slice or --source faults \
              sees more"
         ),
-        _ => format!("no access was seen in {milliseconds} ms: the program slept, or its memory cannot be looked at"),
+        _ => format!(
+            "no access was seen in {milliseconds} ms: the program slept, or its memory cannot be looked at"
+        ),
     }
 }
 

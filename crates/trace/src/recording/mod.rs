@@ -9,6 +9,7 @@ mod from_trace;
 mod head;
 pub mod journal;
 mod names;
+mod of_process;
 mod select;
 
 pub use file::{NO_REGIONS, looks_like_one, read, write};
