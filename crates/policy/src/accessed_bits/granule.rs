@@ -2,7 +2,7 @@
 
 use tiermem_base::Rng;
 
-use super::rate::{Rate, SampleWindow, contradict, rate_of};
+use super::rate::{Rate, SampleWindow, add_to, contradict, rate_of};
 use super::{HUGE_BYTES, HUGE_PAGES, PAGE_BYTES, Span, Told};
 
 /// Shortest time from clearing to reading that is planned: a call each to clear and to read.
@@ -115,7 +115,7 @@ impl Seen {
                 self.before.clear();
             }
         }
-        self.before.append(&mut self.now);
+        self.now.drain(..).for_each(|window| add_to(&mut self.before, window));
         self.before.iter_mut().for_each(|window| {
             window.touched *= self.ageing;
             window.pages *= self.ageing;
