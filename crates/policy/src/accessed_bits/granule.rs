@@ -90,6 +90,12 @@ impl Seen {
         !self.now.is_empty()
     }
 
+    /// The length of the shortest window.
+    pub fn shortest_s(&self) -> f64 {
+        let all = self.now.iter().chain(&self.before);
+        all.map(|window| window.seconds).fold(f64::INFINITY, f64::min)
+    }
+
     fn add(&mut self, window: SampleWindow) {
         if window.pages > 0.0 {
             self.now.push(window);
