@@ -233,6 +233,58 @@ def test_writes_are_told_from_reads(tmp_path: pathlib.Path) -> None:
     retried(attempt)
 
 
+def test_memory_that_is_given_back_is_not_written(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "given.rec"
+    # The first half is written; the second one is given back, and read.
+    code = """if 1:
+        import mmap, time
+        half = 32 << 20
+        memory = mmap.mmap(-1, 2 * half, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        for at in range(0, 2 * half, 4096):
+            memory[at] = 1
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            memory.madvise(mmap.MADV_DONTNEED, half, half)
+            for at in range(0, half, 4096):
+                memory[at] = memory[half + at] + 1
+    """
+
+    def attempt() -> None:
+        done = tiermem("record", "-o", str(out), "--source", "writes", "--slice", "200ms", "--", "python3", "-c", code)
+        if done.returncode == 125 and "cannot look at" in done.stderr:
+            pytest.skip(done.stderr.strip())
+        assert done.returncode == 0, done
+        rows = [row for row in table(out, 4 * MIB) if row["slice"] >= 5 and row["stores"] > 0]
+        # The kernel may have joined it with what lies beside it.
+        assert 6 <= len({row["granule"] for row in rows}) <= 11, rows
+
+    retried(attempt)
+
+
+def test_touched_bytes_are_those_in_memory(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "sparse.rec"
+    # A page in each granule of 4 MiB, written again and again.
+    code = """if 1:
+        import mmap, time
+        memory = mmap.mmap(-1, 512 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            for at in range(0, 512 << 20, 4 << 20):
+                memory[at] = 1
+    """
+
+    def attempt() -> None:
+        summary, _ = record(out, "--slice", "200ms", "--", "python3", "-c", code)
+        [largest] = sorted(regions(out), key=lambda row: row["bytes"])[-1:]
+        # What the kernel has joined it with is small.
+        assert largest["touched_granules"] >= 100 and 100 * 4096 <= largest["touched_bytes"] <= 8 * MIB, largest
+        assert summary["touched_bytes"] < 64 * MIB, summary
+
+    retried(attempt)
+
+
 def test_a_part_is_looked_at_more_closely(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "closer.rec"
     # Read so slowly that most pages are touched in few slices. On a busy machine the recorder's windows are as long as a slice or

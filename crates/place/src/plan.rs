@@ -2,7 +2,7 @@
 
 use tiermem_base::Heat;
 use tiermem_model::placement::{self, Assumed, MadeFrom, Plan, PlannedRegion, Program};
-use tiermem_trace::recording::{Recording, Region, RegionKind, Selection};
+use tiermem_trace::recording::{Recording, Region, RegionKind, RegionRange, Selection, Touched, touched};
 
 /// Input of a plan: the regions that were accessed, and their heat.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct Recorded {
     pub lifetimes: Vec<(u32, u32)>,
     /// Start and end of each slice, in nanoseconds.
     pub slices: Vec<(u64, u64)>,
-    /// Bytes of regions that were accessed and are smaller than a granule: libraries, stacks. They are left where the kernel puts
+    /// Touched bytes of regions that are smaller than a granule: libraries, stacks. They are left where the kernel puts
     /// them, in fast memory, which they take from the rest.
     pub small_bytes: u64,
 }
@@ -33,14 +33,16 @@ impl Recorded {
         if all.saturating_mul(recording.head.slices.len() as u64) > 1 << 30 {
             return Err(format!("{all} granules in each slice are too many; take a coarser granule"));
         }
-        let (mut regions, mut heats, mut lifetimes, mut small_bytes) =
-            (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut regions, mut heats, mut lifetimes, mut small) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for found in recording.heat(selection, granule_bytes) {
             let region = &recording.head.regions[found.region];
             match region.kind {
                 // What the kernel maps into every program is not the program's to place.
                 RegionKind::Special => {}
-                _ if region.bytes < granule_bytes => small_bytes += region.bytes,
+                _ if region.bytes < granule_bytes => {
+                    small.push(RegionRange::whole(recording, found.region, Some(granule_bytes)))
+                }
                 _ => {
                     regions.push(planned(region));
                     heats.push(found.heat);
@@ -53,6 +55,8 @@ impl Recorded {
                 "the recording has no such accesses, or none in a region as large as a granule".to_owned()
             );
         }
+        let all: Vec<usize> = (0..recording.head.slices.len()).collect();
+        let small_bytes = touched(recording, selection, &small, &all).iter().map(Touched::bytes).sum();
         let slices = recording.head.slices.iter().map(|slice| (slice.start_ns, slice.end_ns)).collect();
         Ok(Recorded { regions, heats, lifetimes, slices, small_bytes })
     }
@@ -112,5 +116,42 @@ pub fn planned(region: &Region) -> PlannedRegion {
         file_offset: region.file_offset,
         permissions: region.permissions.clone(),
         bytes: region.bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tiermem_base::Op;
+    use tiermem_trace::recording::{Head, Level, Mode, NODE_UNKNOWN, Sample, Slice};
+
+    #[test]
+    fn small_regions_take_the_memory_that_they_touched() {
+        let sample = |region, bytes, resident| Sample {
+            slice: 0,
+            region,
+            offset: 0,
+            bytes,
+            resident,
+            weight: 1.0,
+            latency_cycles: 0.0,
+            source: 0,
+            op: Op::Unknown,
+            level: Level::Unknown,
+            mode: Mode::Unknown,
+            node: NODE_UNKNOWN,
+        };
+        let region =
+            |name: &str, start, bytes| Region { name: name.to_owned(), start, bytes, ..Region::default() };
+        let head = Head {
+            granule_bytes: 1 << 20,
+            slices: vec![Slice { start_ns: 0, end_ns: 1 }],
+            regions: vec![region("large", 0, 4 << 20), region("small", 8 << 20, 64 << 10)],
+            ..Head::default()
+        };
+        let samples = vec![sample(0, 1 << 20, 4096), sample(1, 64 << 10, 8192)];
+        let recording = Recording { head, samples };
+        let recorded = Recorded::of(&recording, &Selection::default(), 1 << 20).unwrap();
+        assert_eq!((recorded.regions.len(), recorded.small_bytes), (1, 8192));
     }
 }

@@ -534,6 +534,7 @@ mod optional_columns {
             region: 0,
             offset,
             bytes: 64,
+            resident: 64,
             weight: 1.0,
             latency_cycles: 0.0,
             source: 0,

@@ -3,8 +3,7 @@
 use std::str::FromStr;
 
 use tiermem_base::Bytes;
-use tiermem_report::heatmap::RegionRange;
-use tiermem_trace::recording::{Candidate, Mode, NAME_WORDS, Recording, choose};
+use tiermem_trace::recording::{Candidate, Mode, NAME_WORDS, Recording, RegionRange, choose};
 
 /// A range, or a list of numbers and ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]

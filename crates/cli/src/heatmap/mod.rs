@@ -13,10 +13,9 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use tiermem_base::{Bytes, Nanos, Op};
 use tiermem_report::heatmap::{
-    self, AccessClass, Columns, Field, Look, PageRegion, RegionRange, ScaleChoice, Scene, Show, Theme,
-    TooFine,
+    self, AccessClass, Columns, Field, Look, PageRegion, ScaleChoice, Scene, Show, Theme, TooFine,
 };
-use tiermem_trace::recording::{LevelChoice, Mode, Recording, Selection, parse_level};
+use tiermem_trace::recording::{LevelChoice, Mode, Recording, RegionRange, Selection, parse_level};
 use tiermem_trace::{Addresses, Format as TraceFormat};
 
 use self::choice::{ColumnChoice, Numbers};
@@ -49,7 +48,7 @@ Fields of the table, regions with most accesses first:
   region, name, kind, bytes      number, name, kind (file, anonymous, heap, stack, special) and size
   accesses, share                in the unit of the source (samples, page touches, ...), and their share of all regions'
   granule_bytes                  granule size of the following fields
-  touched_granules, touched_bytes
+  touched_granules, touched_bytes  granules that were accessed; how many of their bytes were in memory
   period_granules, period_bytes  the distance at which accesses repeat in space; empty if they do not
 
 Fields of the table of processes (--processes), in the order of births:

@@ -66,7 +66,7 @@ pub fn regions(recording: &Recording, fields: &[Field]) -> Rows {
             Cell::Number(if all > 0.0 { field.sum / all } else { 0.0 }, 4),
             Cell::Count(granule_bytes),
             Cell::Count(touched),
-            Cell::Count(touched.saturating_mul(granule_bytes).min(field.window.bytes)),
+            Cell::Count(field.touched.bytes()),
             maybe(period),
             maybe(period.map(|granules| granules.saturating_mul(granule_bytes))),
         ]

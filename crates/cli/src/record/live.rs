@@ -13,7 +13,7 @@ use tiermem_base::{Bytes, Nanos};
 use tiermem_place::capture::live::{self, Closer, Ending, Recorded, SourceKind, Target};
 use tiermem_place::capture::{CaptureError, Stop, machine};
 use tiermem_trace::TraceError;
-use tiermem_trace::recording::{self, Journal, Recording};
+use tiermem_trace::recording::{self, Journal, Recording, RegionRange, Selection, Touched};
 
 use super::Report;
 use crate::failure::Failure;
@@ -282,20 +282,16 @@ pub fn ended(ending: &Ending) -> String {
     }
 }
 
-/// Regions that were accessed, and the bytes of the granules in which they were.
+/// Regions that were touched, and their touched bytes, by the first source.
 fn touched(recording: &Recording) -> (usize, u64) {
-    let granules: BTreeSet<(u32, u64, u32)> =
-        recording.samples.iter().map(|sample| (sample.region, sample.offset, sample.bytes)).collect();
-    let regions: BTreeSet<u32> = granules.iter().map(|(region, ..)| *region).collect();
-    // Stretches of one region may overlap where two sources told of them.
-    let (mut bytes, mut last) = (0, (u32::MAX, 0));
-    for (region, offset, length) in granules {
-        let end = offset + u64::from(length);
-        let from = if last.0 == region { offset.max(last.1) } else { offset };
-        bytes += end.saturating_sub(from);
-        last = (region, if last.0 == region { end.max(last.1) } else { end });
-    }
-    (regions.len(), bytes)
+    let regions = 0..recording.head.regions.len();
+    let windows: Vec<RegionRange> =
+        regions.map(|region| RegionRange::whole(recording, region, None)).collect();
+    let slices: Vec<usize> = (0..recording.head.slices.len()).collect();
+    let touched = recording::touched(recording, &Selection::default(), &windows, &slices);
+    let seen = recording.samples.iter().filter(|sample| Selection::default().takes(sample));
+    let accessed: BTreeSet<u32> = seen.map(|sample| sample.region).collect();
+    (accessed.len(), touched.iter().map(Touched::bytes).sum())
 }
 
 fn rows(recording: &Recording, ended: &str) -> Rows {
@@ -340,7 +336,7 @@ fn write_table(mut out: &mut impl Write, recording: &Recording, ended: &str) -> 
         format!("{} of them, {regions} accessed", Bytes(mapped)),
     )?;
     let granule = Bytes(head.granule_bytes);
-    line("accessed", Bytes(bytes).to_string(), format!("in granules of {granule}, or whole mappings"))?;
+    line("touched", Bytes(bytes).to_string(), format!("seen in granules of {granule}, or whole mappings"))?;
     let share = |seconds: f64| format!("{:.1}% of one processor", 100.0 * seconds / cost.wall_s.max(1e-9));
     line("recorder", format!("{:.2} s", cost.recorder_cpu_s), share(cost.recorder_cpu_s))?;
     line("agent", format!("{:.3} s", cost.agent_cpu_s), "within the program".to_owned())?;

@@ -61,7 +61,7 @@ Fields of the report:
   slices, seconds               number of slices; duration of the recording
   processes                     processes in the recording: the program and what it started
   regions, regions_touched      regions of the program; regions that were accessed
-  mapped_bytes, touched_bytes   bytes of the regions; bytes of the granules that were accessed
+  mapped_bytes, touched_bytes   bytes of the regions; of the granules that were accessed, the bytes in memory
   samples                       rows of the recording
   recorder_cpu_s                processor time of this command
   agent_cpu_s                   processor time of the agent

@@ -55,6 +55,14 @@ pub fn autocorrelation(totals: &[f64], max_lag: usize) -> Vec<f64> {
         .collect()
 }
 
+/// The granules from the first that was touched to the last.
+pub fn touched_part(totals: &[f64]) -> &[f64] {
+    let is_touched = |total: &f64| *total > 0.0;
+    let first = totals.iter().position(is_touched).unwrap_or(totals.len());
+    let end = totals.iter().rposition(is_touched).map_or(first, |last| last + 1);
+    &totals[first..end]
+}
+
 /// The discrete Fourier transform in place, by halves (Cooley and Tukey 1965); the length is a power of two.
 fn transform(wave: &mut [(f64, f64)]) {
     let length = wave.len();
@@ -86,7 +94,11 @@ fn transform(wave: &mut [(f64, f64)]) {
 ///
 /// A period's multiples are like it. So lags are told by the contrast of all their multiples to all lags: noise cancels out,
 /// trends have none, and an error of one granule in the lag is many in a high multiple.
+///
+/// What lies before the first granule with accesses and behind the last is left out: memory that nobody touches has no period, and
+/// would hide that of the rest.
 pub fn periods(totals: &[f64]) -> Vec<Peak> {
+    let totals = touched_part(totals);
     let count = totals.len();
     if count < 2 * REPEATS_MIN {
         return Vec::new();
@@ -271,6 +283,16 @@ mod tests {
             assert_eq!(periods(dull), [], "{number}");
         }
         assert_eq!(autocorrelation(&[3.0; 3], 9), [1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn memory_that_nobody_touches_hides_no_period() {
+        let comb = |count: usize| (0..count).map(|at| if at % 16 == 0 { 5.0 } else { 0.0 });
+        let nothing = |count: usize| std::iter::repeat_n(0.0, count);
+        let totals: Vec<f64> = nothing(900).chain(comb(160)).chain(nothing(9_000)).collect();
+        assert_eq!(periods(&totals).first().map(|peak| peak.lag), Some(16));
+        assert_eq!(touched_part(&totals).len(), 145);
+        assert_eq!(touched_part(&[0.0; 3]), [0.0; 0]);
     }
 
     #[test]

@@ -140,11 +140,13 @@ impl Layout {
                 region.last_slice = region.last_slice.max(slice);
             }
             let kind = key.kind();
+            let bytes = u32::try_from(stretch.end - stretch.start).unwrap_or(u32::MAX);
             placed.samples.push(Sample {
                 slice,
                 region: id as u32,
                 offset: stretch.start - region.start,
-                bytes: u32::try_from(stretch.end - stretch.start).unwrap_or(u32::MAX),
+                bytes,
+                resident: bytes,
                 weight: count.accesses as f32,
                 latency_cycles: count.mean_cycles(),
                 source: 0,

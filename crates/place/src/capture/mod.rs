@@ -18,6 +18,7 @@ pub mod physical;
 mod process_tree;
 pub(crate) mod program;
 mod regions;
+mod resident;
 mod sampling;
 pub(crate) mod schedule;
 mod table;

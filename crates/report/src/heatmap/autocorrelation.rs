@@ -31,11 +31,12 @@ impl Likeness {
     /// Of all slices of a field.
     pub fn of(field: &Field) -> Self {
         let totals = field.heat_of(AccessClass::Accesses).map(|heat| heat.totals()).unwrap_or_default();
-        let peaks = period::periods(&totals);
+        let totals = period::touched_part(&totals);
+        let peaks = period::periods(totals);
         // Some periods beyond the first, and few enough to be distinguished.
         let wanted = peaks.first().map_or(LAGS_MIN, |peak| peak.lag.saturating_mul(5)).max(LAGS_MIN);
         let lags = wanted.min(totals.len() / 2).min(LAGS_MAX);
-        Likeness { curve: period::autocorrelation(&totals, lags), peaks }
+        Likeness { curve: period::autocorrelation(totals, lags), peaks }
     }
 }
 

@@ -22,7 +22,7 @@ mod working_set;
 
 pub use autocorrelation::autocorrelation;
 pub use colour::Theme;
-pub use field::{AccessClass, Field, RegionRange, TooFine, finest_granule, gather};
+pub use field::{AccessClass, Field, TooFine, gather};
 pub use map::{map, map_of_regions, map_of_slices, period_of};
 pub use page::{PageRegion, kind_name, page};
 pub use path::path;

@@ -247,7 +247,7 @@
     const most = Math.max(1, curve.at(-1));
     const y = axis(0, most * 1.05, false, bytes, "bytes");
     const x = axis(slices[0][1], slices.at(-1)[2], false, seconds);
-    frame(x, y, area, ["time", "bytes of granules accessed"]);
+    frame(x, y, area, ["time", "bytes touched"]);
     const colours = palette();
     const at = (slice) => area[0] + (area[2] * slice) / slices.length;
     const high = (value) => area[1] + area[3] * (1 - y.place(value));
@@ -268,7 +268,7 @@
     scatter: [drawScatter, "A dot is a granule. Drag over a stretch to zoom in."],
     autocorrelation: [drawAutocorrelation, "How like the accesses are to themselves so many granules further on, over all slices."],
     path: [drawPath, "The line is the middle of what a slice accesses more than others do; thin lines are how far it reaches."],
-    wss: [drawWorkingSet, "Whole granules are counted."],
+    wss: [drawWorkingSet, "Of a touched granule those bytes count that were in memory."],
   };
 
   const draw = () => {

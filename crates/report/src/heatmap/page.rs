@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 use tiermem_base::Heat;
-use tiermem_model::heat::{hotspot, working_set};
+use tiermem_model::heat::hotspot;
 use tiermem_trace::recording::RegionKind;
 
 use super::autocorrelation::{self, Likeness};
 use super::colour::{Map, Rgb, Theme};
 use super::words::{bytes, count, noun, several, slices, time};
-use super::{AccessClass, Field, Look, ScaleChoice, Show, base64, packed};
+use super::{AccessClass, Field, Look, ScaleChoice, Show, base64, packed, working_set};
 use crate::escape::escape;
 use crate::quantity::Quantity;
 
@@ -39,10 +39,8 @@ pub fn kind_name(kind: RegionKind) -> &'static str {
 /// The page of some regions, the hottest first. `name` is the recording's; `left_out` says of how many regions there was no room.
 pub fn page(look: &Look, name: &str, regions: &[PageRegion], left_out: usize) -> String {
     let mut out = String::with_capacity(1 << 20);
-    let heats: Vec<&Heat> =
-        regions.iter().filter_map(|region| region.field.heat_of(AccessClass::Accesses)).collect();
     let sum: f64 = regions.iter().map(|region| region.field.sum).sum();
-    let (headline, lead) = answer(look, regions, &heats, sum);
+    let (headline, lead) = answer(look, regions, sum);
     let command = look.recording.head.command.join(" ");
     let source = match command.is_empty() {
         true => escape(name),
@@ -65,7 +63,7 @@ pub fn page(look: &Look, name: &str, regions: &[PageRegion], left_out: usize) ->
         look.recording.head.notes.iter().map(|note| format!("<p>{}</p>", escape(note))).collect();
     let _ = write!(
         out,
-        "<footer><p>{}; {}. A working set counts whole granules.</p>{}<p>Made by tiermem {} from {}.</p></footer></main>",
+        "<footer><p>{}; {}. Of a touched granule those bytes count that were in memory.</p>{}<p>Made by tiermem {} from {}.</p></footer></main>",
         escape(&capitalised(&look.what())),
         escape(&regions.first().map_or(String::new(), |it| slices(look.recording, &it.field.slices))),
         notes.concat(),
@@ -73,7 +71,7 @@ pub fn page(look: &Look, name: &str, regions: &[PageRegion], left_out: usize) ->
         escape(name)
     );
     // Within a script element nothing else could end it, or open another.
-    let data = data(look, regions, &heats).to_string().replace('<', "\\u003c");
+    let data = data(look, regions).to_string().replace('<', "\\u003c");
     let _ = write!(
         out,
         "<div id=\"tip\" role=\"status\" hidden></div><script type=\"application/json\" id=\"data\">{data}</script>\
@@ -87,16 +85,20 @@ fn capitalised(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
+fn fields(regions: &[PageRegion]) -> impl Iterator<Item = &Field> {
+    regions.iter().map(|region| &region.field)
+}
+
 /// The answer in a headline, and the figures behind it.
-fn answer(look: &Look, regions: &[PageRegion], heats: &[&Heat], sum: f64) -> (String, String) {
+fn answer(look: &Look, regions: &[PageRegion], sum: f64) -> (String, String) {
     let noun = noun(look.recording, look.selection.source);
     let Some(first) = regions.first().filter(|_| sum > 0.0) else {
         return (format!("No {noun}"), "Nothing was seen of what is looked at here.".to_owned());
     };
-    let touched = working_set::curve(heats).last().copied().unwrap_or(0);
-    let most = working_set::bytes_for_share(heats, 0.9);
+    let (each, curve) = working_set::together(fields(regions));
+    let touched = curve.last().copied().unwrap_or(0);
+    let most = working_set::bytes_for_share(fields(regions), 0.9);
     let headline = format!("Nine tenths of the {noun} go to {}", bytes(most as f64));
-    let each = working_set::per_slice(heats);
     let mean = each.iter().sum::<u64>() as f64 / each.len().max(1) as f64;
     let mut lead = format!(
         "{} {noun}, {} of them to {}. {} were touched in all, {} in a slice on average.",
@@ -130,7 +132,7 @@ fn table(out: &mut String, look: &Look, regions: &[PageRegion], sum: f64, left_o
             escape(&look.region_name(field)),
             kind_name(region.kind),
             bytes(field.window.bytes as f64),
-            bytes(touched_bytes(field) as f64),
+            bytes(field.touched.bytes() as f64),
             count(field.sum.round()),
             share * 100.0,
             Quantity::Share.text(share)
@@ -144,15 +146,7 @@ fn table(out: &mut String, look: &Look, regions: &[PageRegion], sum: f64, left_o
     *out += "</div></section>";
 }
 
-fn touched_bytes(field: &Field) -> u64 {
-    let touched = field
-        .heat_of(AccessClass::Accesses)
-        .map_or(0, |heat| heat.totals().iter().filter(|total| **total > 0.0).count() as u64);
-    // The last granule may hang over the region's end.
-    touched.saturating_mul(field.window.granule_bytes).min(field.window.bytes)
-}
-
-fn data(look: &Look, regions: &[PageRegion], heats: &[&Heat]) -> Value {
+fn data(look: &Look, regions: &[PageRegion]) -> Value {
     let table = |map: Map| base64::encode(map.table().as_flattened());
     let rgb = |colour: Rgb| colour.to_vec();
     let chosen = regions.first().map_or(&[][..], |region| &region.field.slices);
@@ -172,7 +166,9 @@ fn data(look: &Look, regions: &[PageRegion], heats: &[&Heat]) -> Value {
         let sum = |part| region.field.heat_of(part).map_or(0.0, Heat::sum);
         sum(AccessClass::Remote) + sum(AccessClass::Local) > 0.0
     });
-    let shares = [0.5, 0.9, 0.99].map(|share| json!([share, working_set::bytes_for_share(heats, share)]));
+    let shares =
+        [0.5, 0.9, 0.99].map(|share| json!([share, working_set::bytes_for_share(fields(regions), share)]));
+    let (each, curve) = working_set::together(fields(regions));
     json!({
         "noun": noun(look.recording, look.selection.source),
         "what": look.what(),
@@ -185,8 +181,8 @@ fn data(look: &Look, regions: &[PageRegion], heats: &[&Heat]) -> Value {
         "tellsLevel": tells_level,
         "slices": times,
         "workingSet": {
-            "each": working_set::per_slice(heats),
-            "curve": working_set::curve(heats),
+            "each": each,
+            "curve": curve,
             "shares": shares,
         },
         "regions": regions.iter().map(|region| region_data(look, &region.field, tells_level)).collect::<Vec<_>>(),
@@ -242,7 +238,7 @@ fn region_data(look: &Look, field: &Field, tells_level: bool) -> Value {
         "autocorrelation": curve.iter().map(|value| rounded(*value)).collect::<Vec<_>>(),
         "peaks": peaks,
         "path_": hotspot::path(heat).into_iter().map(spot).collect::<Vec<_>>(),
-        "touched": working_set::per_slice(&[heat]),
-        "grown": working_set::curve(&[heat]),
+        "touched": field.touched.per_slice,
+        "grown": field.touched.since_start,
     })
 }

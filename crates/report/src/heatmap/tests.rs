@@ -1,7 +1,9 @@
 //! Tests with a small recording that has everything in it, and the properties of all views.
 
 use tiermem_base::Op;
-use tiermem_trace::recording::{Head, Level, Mode, Recording, Region, RegionKind, Sample, Slice, Source};
+use tiermem_trace::recording::{
+    Head, Level, Mode, Recording, Region, RegionKind, RegionRange, Sample, Slice, Source,
+};
 
 use super::*;
 
@@ -36,6 +38,7 @@ pub fn recording() -> Recording {
                 region: 0,
                 offset: granule * 4 * 4096,
                 bytes: 4096,
+                resident: 4096,
                 weight: if is_hot { 90.0 } else { 1.0 },
                 latency_cycles: 0.0,
                 source: 0,
@@ -45,7 +48,15 @@ pub fn recording() -> Recording {
                 node: 0,
             });
         }
-        samples.push(Sample { region: 1, offset: 100, bytes: 20_000, weight: 7.0, slice, ..samples[0] });
+        samples.push(Sample {
+            region: 1,
+            offset: 100,
+            bytes: 20_000,
+            resident: 20_000,
+            weight: 7.0,
+            slice,
+            ..samples[0]
+        });
     }
     Recording { head, samples }
 }
@@ -119,6 +130,21 @@ fn every_view_says_what_it_shows_and_stays_within_the_picture() {
     let drawn = texts(&autocorrelation(&looks, &fields[0]));
     assert!(drawn.contains("period 4 granules = 16 KiB"), "{drawn}");
     assert!(texts(&map_of_slices(&looks, &fields[0])).contains("slice 7"));
+}
+
+#[test]
+fn page_table_and_picture_count_the_bytes_that_were_in_memory() {
+    let mut recording = recording();
+    recording.samples.iter_mut().filter(|it| it.region == 0).for_each(|it| it.resident = 1024);
+    let fields = fields(&recording);
+    // The first region has 64 granules of 1 KiB each, the second one 20,000 bytes.
+    assert_eq!(fields[0].touched.bytes(), 64 << 10);
+    assert_eq!(fields[1].touched.bytes(), 20_000);
+    let drawn = texts(&working_set(&look(&recording), &fields));
+    assert!(drawn.contains("all in 83.5 KiB"), "{drawn}");
+    let regions: Vec<PageRegion> = fields.into_iter().map(|field| PageRegion { field }).collect();
+    let html = page(&look(&recording), "app.rec", &regions, 0);
+    assert!(html.contains("83.5 KiB were touched in all") && html.contains("<td>64 KiB</td>"), "{html}");
 }
 
 #[test]

@@ -11,18 +11,36 @@ use super::{AccessClass, Field, Look};
 use crate::chart::{Axis, Spread};
 use crate::quantity::Quantity;
 
+/// The bytes that each slice touched in some fields of one recording together, and those since the start.
+pub fn together<'a>(fields: impl IntoIterator<Item = &'a Field>) -> (Vec<u64>, Vec<u64>) {
+    let (mut each, mut curve) = (Vec::new(), Vec::new());
+    for Field { touched, .. } in fields {
+        for (sums, more) in [(&mut each, &touched.per_slice), (&mut curve, &touched.since_start)] {
+            sums.resize(more.len().max(sums.len()), 0);
+            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
+    }
+    (each, curve)
+}
+
+/// The touched bytes of the hottest granules that have a share of all accesses.
+pub fn bytes_for_share<'a>(fields: impl IntoIterator<Item = &'a Field>, share: f64) -> u64 {
+    let of =
+        |field: &'a Field| Some((field.heat_of(AccessClass::Accesses)?, field.touched.granules.as_slice()));
+    let regions: Vec<(&Heat, &[u64])> = fields.into_iter().filter_map(of).collect();
+    model::bytes_for_share(&regions, share)
+}
+
 /// The working set of each slice as bars, and its curve since the start as a line, of several regions together.
 pub fn working_set(look: &Look, fields: &[Field]) -> Scene {
-    let heats: Vec<&Heat> = fields.iter().filter_map(|field| field.heat_of(AccessClass::Accesses)).collect();
-    let (each, curve) = (model::per_slice(&heats), model::curve(&heats));
+    let (each, curve) = together(fields);
     let name = match fields {
         [field] => look.region_name(field),
         fields => format!("{} regions together", fields.len()),
     };
     let chosen = fields.first().map_or(&[][..], |field| &field.slices);
-    let for_share = |share: f64| {
-        format!("{:.0}% in {}", share * 100.0, bytes(model::bytes_for_share(&heats, share) as f64))
-    };
+    let for_share =
+        |share: f64| format!("{:.0}% in {}", share * 100.0, bytes(bytes_for_share(fields, share) as f64));
     let granule = fields.iter().map(|field| field.window.granule_bytes);
     let granules = match (granule.clone().min(), granule.max()) {
         (Some(least), Some(most)) if least != most => {
@@ -60,7 +78,7 @@ pub fn working_set(look: &Look, fields: &[Field]) -> Scene {
         false => Axis::up_to("slices", Quantity::Count, count as f64),
     };
     // Room above a curve that has reached its end.
-    let y = Axis::from_zero("bytes of granules accessed", Quantity::Bytes, largest * 1.04);
+    let y = Axis::from_zero("bytes touched", Quantity::Bytes, largest * 1.04);
     let plot = Plot { area: [92.0, top + 22.0, WIDTH - 92.0 - MARGIN - 150.0, 400.0], x, y };
     plot.axes(&mut scene, &look.theme, true);
     let [left, area_top, width, height] = plot.area;

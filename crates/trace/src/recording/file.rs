@@ -1,4 +1,4 @@
-//! File form of a recording: the trace form's columns and six more, with the head as JSON in the file's metadata.
+//! File form of a recording: the trace form's columns and seven more, with the head as JSON in the file's metadata.
 //!
 //! | column | type | what |
 //! | --- | --- | --- |
@@ -10,6 +10,7 @@
 //! | `weight` | FLOAT | accesses, in the source's unit |
 //! | `latency_cycles` | FLOAT | mean latency, 0 if unknown |
 //! | `source`, `level`, `mode`, `node` | UINT_8 | codes as in [`super::Sample`] |
+//! | `resident` | UINT_32 | bytes of the sample that were in memory; older files lack it: all of them |
 
 use std::fs::File;
 use std::io::Read;
@@ -54,15 +55,36 @@ const SCHEMA: &str = "message tiermem_recording {
     REQUIRED INT32 level (INTEGER(8,false));
     REQUIRED INT32 mode (INTEGER(8,false));
     REQUIRED INT32 node (INTEGER(8,false));
+    REQUIRED INT32 resident (INTEGER(32,false));
 }";
-const COLUMNS: [&str; 11] =
-    ["time_ns", "op", "key", "size", "tenant", "weight", "latency_cycles", "source", "level", "mode", "node"];
+/// Columns, in the order of the schema.
+const COLUMNS: [&str; 12] = [
+    "time_ns",
+    "op",
+    "key",
+    "size",
+    "tenant",
+    "weight",
+    "latency_cycles",
+    "source",
+    "level",
+    "mode",
+    "node",
+    RESIDENT,
+];
+/// The column that older files lack.
+const RESIDENT: &str = "resident";
 
 /// Writes a recording; the file appears when it is complete.
 ///
 /// # Errors
 /// If the file cannot be written, or a sample names a slice or a region that is not in the head.
 pub fn write(path: &Path, recording: &Recording) -> Result<(), TraceError> {
+    write_columns(path, recording, SCHEMA)
+}
+
+/// Writes as many columns as the schema has.
+fn write_columns(path: &Path, recording: &Recording, schema: &str) -> Result<(), TraceError> {
     let failed = |error: ParquetError| write_error(path)(std::io::Error::other(error));
     let head = serde_json::to_string(&recording.head)
         .map_err(|error| write_error(path)(std::io::Error::other(error)))?;
@@ -72,7 +94,7 @@ pub fn write(path: &Path, recording: &Recording) -> Result<(), TraceError> {
         .set_key_value_metadata(Some(vec![KeyValue::new(HEAD.to_owned(), head)]))
         .set_compression(Compression::ZSTD(level))
         .build();
-    let schema = Arc::new(parse_message_type(SCHEMA).map_err(failed)?);
+    let schema = Arc::new(parse_message_type(schema).map_err(failed)?);
     let output = Output::create_plain(path)?;
     let mut file = SerializedFileWriter::new(output, schema, Arc::new(properties)).map_err(failed)?;
     for samples in recording.samples.chunks(GROUP_ROWS) {
@@ -132,6 +154,7 @@ fn write_group(
                     "source" => |sample| u32::from(sample.source),
                     "level" => |sample| sample.level as u32,
                     "mode" => |sample| sample.mode as u32,
+                    RESIDENT => |sample| sample.resident,
                     _ => |sample| u32::from(sample.node),
                 });
                 writer.write_batch(&values, None, None)?;
@@ -203,7 +226,7 @@ fn read_head(reader: &SerializedFileReader<File>) -> Result<Head, String> {
 #[derive(Default)]
 struct Columns {
     wide: [Vec<i64>; 2],
-    narrow: [Vec<i32>; 6],
+    narrow: [Vec<i32>; 7],
     floats: [Vec<f32>; 2],
     ops: Vec<ByteArray>,
 }
@@ -223,7 +246,10 @@ fn read_group(
     let (mut wide, mut narrow, mut floats) =
         (columns.wide.iter_mut(), columns.narrow.iter_mut(), columns.floats.iter_mut());
     for name in COLUMNS {
-        let at = place(name).ok_or_else(|| format!("there is no column {name}"))?;
+        let at = match place(name) {
+            None if name == RESIDENT => break,
+            at => at.ok_or_else(|| format!("there is no column {name}"))?,
+        };
         if schema.column(at).max_def_level() > 0 || schema.column(at).max_rep_level() > 0 {
             return Err(format!("the column {name} may be null or repeat"));
         }
@@ -248,6 +274,9 @@ fn read_group(
             return Err(format!("the column {name} ends early"));
         }
     }
+    if place(RESIDENT).is_none() {
+        columns.narrow[6] = columns.narrow[0].clone();
+    }
     let whole = columns.wide.iter().all(|values| values.len() == rows)
         && columns.narrow.iter().all(|values| values.len() == rows)
         && columns.floats.iter().all(|values| values.len() == rows)
@@ -266,7 +295,7 @@ impl Columns {
     /// A sample; `None` if it names something that the head does not have.
     fn sample(&self, row: usize, head: &Head) -> Option<Sample> {
         let [times, keys] = &self.wide;
-        let [sizes, tenants, sources, levels, modes, nodes] = &self.narrow;
+        let [sizes, tenants, sources, levels, modes, nodes, residents] = &self.narrow;
         let [weights, latencies] = &self.floats;
         let time_ns = times[row].cast_unsigned();
         let slice = head.slices.binary_search_by_key(&time_ns, |slice| slice.start_ns).ok()?;
@@ -281,12 +310,14 @@ impl Columns {
         };
         let offset = keys[row].cast_unsigned().wrapping_sub(described.first_key());
         let is_number = weights[row].is_finite() && weights[row] >= 0.0 && latencies[row].is_finite();
-        (is_number && offset < described.bytes).then_some(())?;
+        let (bytes, resident) = (sizes[row].cast_unsigned(), residents[row].cast_unsigned());
+        (is_number && offset < described.bytes && resident <= bytes).then_some(())?;
         Some(Sample {
             slice: u32::try_from(slice).ok()?,
             region,
             offset,
-            bytes: sizes[row].cast_unsigned(),
+            bytes,
+            resident,
             weight: weights[row],
             latency_cycles: latencies[row],
             source,
@@ -317,6 +348,7 @@ mod tests {
             region: 0,
             offset,
             bytes: 4096,
+            resident: 4096,
             weight,
             latency_cycles: 2.0,
             source: 0,
@@ -337,6 +369,21 @@ mod tests {
         let accesses: Vec<_> =
             crate::open(path.to_str().unwrap()).unwrap().collect::<Result<_, _>>().unwrap();
         assert_eq!((accesses[1].time_ns, accesses[1].key, accesses[1].op), (10, 0x7000 + 8192, Op::Store));
+    }
+
+    #[test]
+    fn older_files_do_not_say_what_was_in_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rec.parquet");
+        let mut recording = recording();
+        recording.samples[1].resident = 1024;
+        write(&path, &recording).unwrap();
+        assert_eq!(read(&path).unwrap(), recording);
+        let older = SCHEMA.replace("    REQUIRED INT32 resident (INTEGER(32,false));\n", "");
+        assert_ne!(older, SCHEMA);
+        write_columns(&path, &recording, &older).unwrap();
+        recording.samples[1].resident = 4096;
+        assert_eq!(read(&path).unwrap(), recording);
     }
 
     #[test]
@@ -377,6 +424,7 @@ mod tests {
             |it: &mut Recording| it.samples[0].offset = 1 << 20,
             |it: &mut Recording| it.samples[0].source = 1,
             |it: &mut Recording| it.samples[0].weight = f32::NAN,
+            |it: &mut Recording| it.samples[0].resident = 4097,
             |it: &mut Recording| it.head.version = 2,
         ] {
             let mut broken = recording();

@@ -122,6 +122,7 @@ impl FromTrace {
                 return Err(FromTraceError::TooManyRegions);
             }
         }
+        let bytes = u32::try_from(size).unwrap_or(u32::MAX);
         let samples = self.counts.iter().map(|(&(slice, granule, op), &count)| {
             let address = granule * size;
             let region = regions.partition_point(|region| region.start <= address) - 1;
@@ -129,7 +130,8 @@ impl FromTrace {
                 slice: slice as u32,
                 region: region as u32,
                 offset: address - regions[region].start,
-                bytes: u32::try_from(size).unwrap_or(u32::MAX),
+                bytes,
+                resident: bytes,
                 weight: count as f32,
                 latency_cycles: 0.0,
                 source: 0,

@@ -10,14 +10,18 @@ mod head;
 pub mod journal;
 mod names;
 mod of_process;
+mod region_range;
 mod select;
+mod touched;
 
 pub use file::{NO_REGIONS, looks_like_one, read, write};
 pub use from_trace::{FromTrace, FromTraceError, GAP_BYTES};
 pub use head::{Cost, Executable, Head, Process, Region, RegionKind, Slice, Source, Unit};
 pub use journal::{Facts, Journal, JournalSample, NumberedProcess, NumberedRegion};
 pub use names::{Candidate, NAME_WORDS, choose};
+pub use region_range::{RegionRange, finest_granule};
 pub use select::{LevelChoice, RegionHeat, Selection, parse_level};
+pub use touched::{Touched, touched};
 
 use tiermem_base::Op;
 
@@ -73,6 +77,8 @@ pub struct Sample {
     pub offset: u64,
     /// Bytes of the stretch.
     pub bytes: u32,
+    /// How many of them were in memory at the slice's end; all of them if that is not known.
+    pub resident: u32,
     /// How many accesses it stands for, in the source's [`Unit`].
     pub weight: f32,
     /// Mean latency in processor cycles; 0 where it is not known.

@@ -75,6 +75,7 @@ mod tests {
             region,
             offset: 0,
             bytes: 4096,
+            resident: 4096,
             weight,
             latency_cycles: 0.0,
             source: 0,

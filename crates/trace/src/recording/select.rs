@@ -110,6 +110,7 @@ mod tests {
             region: 0,
             offset,
             bytes,
+            resident: bytes,
             weight,
             latency_cycles: 0.0,
             source: 0,

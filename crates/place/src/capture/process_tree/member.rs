@@ -9,6 +9,7 @@ use tiermem_trace::recording::{JournalSample, NumberedRegion, Source as SourceIn
 
 use super::super::numa_residency::{Located, Whereabouts};
 use super::super::observer::{Looked, Observer, Piece};
+use super::super::resident::Resident;
 use super::super::schedule::Due;
 use super::super::{CaptureError, Stop};
 use super::identity::Identity;
@@ -87,7 +88,8 @@ pub(super) fn look(
     };
     let identity = Identity::of(observer.process.pid);
     let whereabouts = Whereabouts::new();
-    let mut member = Member { observer, whereabouts, identity, programs: 0, pieces: Vec::new() };
+    let resident = Resident::new();
+    let mut member = Member { observer, whereabouts, resident, identity, programs: 0, pieces: Vec::new() };
     tell(Told::Begun { pid: member.observer.process.pid, tasks });
     let mut done = Ok(());
     while let Ok(due) = orders.recv() {
@@ -114,6 +116,7 @@ struct Member<'a> {
     observer: Observer<'a>,
     /// If there are several nodes.
     whereabouts: Option<Whereabouts>,
+    resident: Resident,
     identity: Identity,
     /// Programs that it had begun when its identity was read.
     programs: usize,
@@ -132,6 +135,8 @@ impl Member<'_> {
             }
             None => samples.extend(pieces.iter().map(|piece| Located::unknown(*piece).sample())),
         }
+        self.resident.fill(self.observer.process.pid, &mut samples);
+        let observer = &self.observer;
         // Of one that has ended it is not to be had any more.
         if observer.begun_anew.len() > self.programs && looked.is_some_and(|looked| !looked.ended) {
             self.programs = observer.begun_anew.len();
@@ -151,7 +156,7 @@ impl Member<'_> {
             agents: observer.agents.clone(),
             recorder_cpu: cpu_time::thread_cpu_time(),
             agent_cpu: observer.agent_cpu(),
-            notes: observer.notes.clone(),
+            notes: observer.notes.iter().cloned().chain(self.resident.note()).collect(),
             begun_anew: observer.begun_anew.clone(),
             windows: observer.windows,
             long_windows: observer.long_windows,

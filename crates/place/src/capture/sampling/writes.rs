@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tiermem_base::Op;
 use tiermem_policy::accessed_bits::rate::SampleWindow;
 use tiermem_sys::agent::{Agent, AgentError};
-use tiermem_sys::page_scan::{PageScan, Written};
+use tiermem_sys::page_scan::{PageRange, PageScan};
 use tiermem_trace::recording;
 
 use super::windows::Windows;
@@ -45,7 +45,7 @@ impl Writes {
         })
     }
 
-    fn scan_all(&mut self, mut each: impl FnMut((u64, u64, Granules), Written)) {
+    fn scan_all(&mut self, mut each: impl FnMut((u64, u64, Granules), PageRange)) {
         // A mapping may have gone since the slice began: its range is
         // refused, and the others are reported all the same.
         for &(start, end, granules) in &self.watched {

@@ -95,7 +95,7 @@ pub struct JournalSample {
     pub bytes: u64,
     /// Accesses.
     pub weight: f64,
-    /// Bytes of the stretch that were in memory; all of them if that is not known.
+    /// Bytes of the stretch that were in memory at the slice's end; all of them if that is not known.
     pub resident: u64,
     /// Index in [`Head::sources`].
     pub source: u8,

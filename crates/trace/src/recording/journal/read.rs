@@ -250,6 +250,7 @@ fn cut(slice: u32, region: u32, start: u64, sample: &JournalSample, mut each: im
             region,
             offset: from - start,
             bytes: bytes as u32,
+            resident: (u128::from(sample.resident) * u128::from(bytes) / u128::from(sample.bytes)) as u32,
             weight: (sample.weight * bytes as f64 / sample.bytes as f64) as f32,
             latency_cycles: 0.0,
             source: sample.source,
