@@ -111,15 +111,15 @@ def cell(tiermem: Path, program: Path, source: str, mib: int, pages: str, shape:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         counts = folder / "counts.csv"
-        # Touching memory first takes about half a second a GiB.
-        words = [str(program), str(mib), str(seconds + mib // 1024), pages, shape, str(counts)]
+        words = [str(program), str(mib), str(seconds), pages, shape, str(counts)]
         slices = recorded(tiermem, source, words, folder)
         with counts.open() as lines:
             true = [int(row["accesses"]) for row in csv.DictReader(lines)]
     wanted = meant(true, shape)
     heats = aligned(slices, len(true), [float(count) for count in true])
-    # The first slices have the touches of all memory; the last one is cut.
-    heats = heats[2 + mib // 2048 : -1] or heats[-1:]
+    # Until so many seconds before its end the program fills its memory, which may take longer than all the rest. Of the time after,
+    # the first two slices see the end of that; the last one is cut.
+    heats = heats[-seconds:][2:-1]
     hottest = sorted(range(len(true)), key=wanted.__getitem__, reverse=True)[: len(true) // 4]
     if shape in PARTS:
         part = len(true) // PARTS[shape]

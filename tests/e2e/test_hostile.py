@@ -7,6 +7,7 @@ import os
 import pathlib
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -54,6 +55,17 @@ def test_a_program_shows_the_same_alone_and_observed(hostile: str, tmp_path: pat
     alone = shown(tmp_path / "alone", command)
     for way, arguments in WAYS.items():
         assert shown(tmp_path / way.replace(" ", "-"), [binary(), *arguments, "--", *command]) == alone, way
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_descendant_shows_the_same_alone_and_observed(hostile: str, tmp_path: pathlib.Path, program: str) -> None:
+    """It gets its agent while it runs; and one that begins the program late has had an agent before."""
+    for name, script in {"child": '"$0" $1; exit $?', "late": '(sleep 0.25; exec "$0" $1); exit $?'}.items():
+        command = ["sh", "-c", script, hostile, program]
+        alone = shown(tmp_path / name, command)
+        # A shell tells its programs in which folder they are.
+        shutil.rmtree(tmp_path / name)
+        assert shown(tmp_path / name, [binary(), *WAYS["record"], "--", *command]) == alone, name
 
 
 def test_what_the_program_was_given_is_passed_on(hostile: str, tmp_path: pathlib.Path) -> None:

@@ -17,6 +17,7 @@ mod plan;
 mod print_lines;
 mod print_text;
 mod probe;
+mod process_choice;
 mod record;
 mod report;
 mod run;

@@ -230,7 +230,7 @@ fn told(process: &mut Process, slices: usize, mut change: impl FnMut(&mut Proces
         let mut examined = sampler.examine(|_| true);
         examined.iter().for_each(|huge| process.map_by_pages(*huge));
         let mut look_s = 0.0;
-        let mut pacing = Pacing::new(1.0, 6, look_s);
+        let mut pacing = Pacing::new(1.0, 12, look_s);
         for number in 0.. {
             let Window { seconds, is_last } = pacing.next(end_s - process.now_s, look_s);
             let read_s = process.now_s + seconds;
@@ -389,6 +389,39 @@ fn what_is_not_accessed_costs_nothing_and_is_not_told() {
     let mut process = Process::new(&[vec![(0.0, false); 256], vec![(0.0, true); 256]].concat(), 2);
     let told = told(&mut process, 3, |_, _| {});
     assert_eq!((sum(&told).iter().sum::<f64>(), process.set_again), (0.0, 0));
+}
+
+#[test]
+fn huge_pages_of_all_heats_are_told_about_in_their_order() {
+    // Only huge ones, and every other eight granules, at two rates: of the faster one bits tell the colder granules only.
+    let pages: [fn(usize) -> bool; 2] = [|_| true, |at| at / 8 % 2 == 1];
+    for (granules, is_huge) in [64, 256].into_iter().flat_map(|granules| pages.map(|pages| (granules, pages)))
+    {
+        for per_s in [1e6, 1e7] {
+            let mut ranks = Vec::new();
+            for seed in 1..=4 {
+                let mut rng = Rng::seeded(seed);
+                let mut heat: Vec<f64> = (1..=granules).map(|rank| per_s / 6.0 / rank as f64).collect();
+                (1..granules).rev().for_each(|at| heat.swap(at, rng.below(at as u64 + 1) as usize));
+                let mut process = Process::new(&rates_of(&heat, is_huge), seed);
+                let told = sum(&told(&mut process, 12, |_, _| {})[4..]);
+                let mut hottest: Vec<usize> = (0..granules).collect();
+                hottest.sort_by(|one, other| heat[*other].total_cmp(&heat[*one]));
+                let of = |heat: &[f64]| {
+                    hottest[..granules / 4].iter().map(|at| heat[*at]).sum::<f64>() / heat.iter().sum::<f64>()
+                };
+                let (told_share, true_share) = (of(&told), of(&heat));
+                let error = told_share - true_share;
+                assert!(
+                    error.abs() < 0.1,
+                    "{granules} at {per_s}, seed {seed}: {told_share} of {true_share}"
+                );
+                ranks.push(rank_correlation(&heat, &told));
+            }
+            let mean = ranks.iter().sum::<f64>() / ranks.len() as f64;
+            assert!(mean > 0.9, "{granules} at {per_s}: {ranks:?}");
+        }
+    }
 }
 
 proptest! {

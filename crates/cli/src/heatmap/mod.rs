@@ -22,6 +22,7 @@ use self::choice::{ColumnChoice, Numbers};
 use crate::failure::Failure;
 use crate::output::{Format, print_rows};
 use crate::print_text::print_text;
+use crate::process_choice;
 use crate::source::trace_argument;
 use crate::trace::positive_count;
 
@@ -32,6 +33,8 @@ Examples:
   tiermem heatmap llama.parquet --granule 4MiB --columns period -o weights.png
   tiermem heatmap llama.parquet --region llama.gguf:2GiB+512MiB --access remote --slices 10-19 -o slices.svg
   tiermem heatmap llama.parquet --view autocorrelation -o period.svg
+  tiermem heatmap make.rec --processes                    # of a program that started others
+  tiermem heatmap make.rec --process 'cc1 #2' -o cc1.html
   tiermem heatmap llama.parquet --op store --region heap -o heap.csv
 
 REC is a recording, or a memory trace with loads and stores; a trace's regions are address ranges without gaps of more than 64 MiB.
@@ -47,6 +50,12 @@ Fields of the table, regions with most accesses first:
   granule_bytes                  granule size of the following fields
   touched_granules, touched_bytes  granules that were accessed; how many of their bytes were in memory
   period_granules, period_bytes  the distance at which accesses repeat in space; empty if they do not
+
+Fields of the table of processes (--processes), in the order of births:
+  process, name, pid, parent     number, name, number in the system, and the name of the process that made it
+  begun_s, lived_s               seconds from the recording's start to its birth, and from there to its end
+  observed                       whether its memory was looked at: what ends within 100 ms is not
+  regions, accesses, share, command
 
 Fields of CSV and Parquet files, a row for each granule and slice with accesses:
   region, name                   number and name
@@ -80,6 +89,12 @@ pub struct Options {
     /// `hottest`; or a part of one: NAME:OFFSET+BYTES.
     #[arg(long, value_name = "REGION", conflicts_with = "all_regions")]
     region: Option<String>,
+    /// The process, where the recording has several [default: all].
+    #[arg(long, value_name = "NAME")]
+    process: Option<String>,
+    /// Print the table of processes.
+    #[arg(long, conflicts_with_all = ["output", "process"])]
+    processes: bool,
     /// All accessed regions, side by side (map) or together (wss).
     #[arg(long)]
     all_regions: bool,
@@ -232,12 +247,19 @@ fn kind(path: &Path) -> Result<Kind, Failure> {
 /// Reads, gathers, and draws or prints.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let output = options.output.as_deref().map(|path| Ok((path, kind(path)?))).transpose()?;
-    let recording = read::read(options)?;
+    let mut recording = read::read(options)?;
+    if let Some(name) = &options.process {
+        recording = process_choice::named(&recording, name)?;
+    }
     if let Some(note) = recording.incompleteness() {
         eprintln!("tiermem: {note}");
     }
     let asked = Asked::new(options, &recording)?;
     match output {
+        None if options.processes => {
+            let printed = print_rows(options.format, &process_choice::table(&recording, &asked.selection));
+            printed.map_err(|error| Failure::writing("the table", error))
+        }
         None => {
             if let Some(why) = recording.emptiness() {
                 eprintln!("tiermem: {why}");

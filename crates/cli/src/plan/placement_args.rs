@@ -13,6 +13,7 @@ use tiermem_trace::recording::{self, LevelChoice, Recording, Selection, parse_le
 
 use crate::failure::Failure;
 use crate::numa_nodes;
+use crate::process_choice;
 use crate::tiers;
 
 /// What `tiermem plan` and `tiermem sim place` share.
@@ -24,6 +25,9 @@ pub struct HowArgs {
     /// Source whose counts are used, if the recording has several [default: the first].
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
+    /// The process, where the recording has several [default: the first].
+    #[arg(long, value_name = "NAME")]
+    process: Option<String>,
     /// Only accesses answered there, if the source has levels: all, memory, local, remote, cached.
     #[arg(long, value_name = "TYPE", default_value = "all", value_parser = parse_level)]
     access: LevelChoice,
@@ -144,7 +148,8 @@ impl HowArgs {
 
     /// Reads a recording, and takes what is wanted of it.
     pub fn read(&self, path: &Path, granule_bytes: Option<u64>) -> Result<(Recording, Recorded), Failure> {
-        let recording = recording::read(path).map_err(Failure::failed)?;
+        let all = recording::read(path).map_err(Failure::failed)?;
+        let recording = process_choice::placed(all, self.process.as_deref())?;
         if let Some(why) = recording.emptiness() {
             return Err(Failure::failed(anyhow!("{}: {why}", path.display())));
         }

@@ -28,6 +28,7 @@ const TERMINATE: i32 = 15;
 const FIELDS: &[&str] = &[
     "slices",
     "seconds",
+    "processes",
     "regions",
     "regions_touched",
     "mapped_bytes",
@@ -76,6 +77,9 @@ pub struct LiveArgs {
     /// Do without the agent process in the program's address space: whole mappings only.
     #[arg(long, conflicts_with_all = ["machine", "physical", "import"])]
     no_agent: bool,
+    /// Observe the process alone, and not the processes that it starts.
+    #[arg(long, conflicts_with_all = ["machine", "physical", "import"])]
+    no_children: bool,
     /// With --pid: give the process an agent, to see granules. It stands still for some milliseconds meanwhile.
     #[arg(long, requires = "pid", conflicts_with = "no_agent")]
     inject: bool,
@@ -149,6 +153,7 @@ pub fn run(
         small_pages: args.small_pages,
         // A process that runs is left alone unless that is asked for.
         agent: if args.pid.is_some() { args.inject } else { !args.no_agent },
+        children: !args.no_children,
         duration: args.duration,
     };
     // What cannot be written is no reason to start a program.
@@ -295,6 +300,7 @@ fn rows(recording: &Recording, ended: &str) -> Rows {
     let row = vec![
         Cell::Count(head.slices.len() as u64),
         Cell::Number(head.cost.wall_s, 3),
+        Cell::Count(head.processes.len().max(1) as u64),
         Cell::Count(head.regions.len() as u64),
         Cell::Count(regions as u64),
         Cell::Count(head.regions.iter().map(|region| region.bytes).sum()),
@@ -317,6 +323,13 @@ fn write_table(mut out: &mut impl Write, recording: &Recording, ended: &str) -> 
     let cost = &head.cost;
     let samples = format!("{} samples", recording.samples.len());
     line("slices", head.slices.len().to_string(), format!("in {:.1} s; {samples}", cost.wall_s))?;
+    if head.processes.len() > 1 {
+        let observed = head.processes.iter().filter(|process| process.is_observed).count();
+        let remark = format!(
+            "{observed} of them lived long enough to be looked at (`tiermem heatmap REC --processes`)"
+        );
+        line("processes", head.processes.len().to_string(), remark)?;
+    }
     line(
         "regions",
         head.regions.len().to_string(),

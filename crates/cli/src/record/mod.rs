@@ -33,6 +33,9 @@ Examples:
   tiermem record --machine --duration 30s -o machine.rec       # all physical memory, by DAMON
   tiermem record --physical --transactions 1M --llc 8MiB,16 -o pagerank.parquet -- ./pagerank --scale 20
 
+What the program starts is recorded too, each process with regions of its own (`cc1: heap`), until the last process has ended. What ends
+within 100 ms is listed alone. --no-children records the program alone. DAMON observes no children.
+
 A recording lists the program's regions (mapped files, heap, stack, anonymous memory) and how often each granule of them was
 accessed in each time slice. `tiermem heatmap` draws it, `tiermem plan` plans a placement from it. docs/observe.md describes what
 each source sees and costs.
@@ -56,6 +59,7 @@ CAP_PERFMON).
 
 Fields of the report:
   slices, seconds               number of slices; duration of the recording
+  processes                     processes in the recording: the program and what it started
   regions, regions_touched      regions of the program; regions that were accessed
   mapped_bytes, touched_bytes   bytes of the regions; of the granules that were accessed, the bytes in memory
   samples                       rows of the recording

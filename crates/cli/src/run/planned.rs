@@ -116,6 +116,8 @@ pub fn run(
             closer: None,
             every_page: false,
             tell_mappings: true,
+            // A plan is for one process.
+            children: false,
             small_pages: false,
             agent: true,
             duration: None,

@@ -289,6 +289,7 @@ impl Counter {
                 tells_stores: true,
                 tells_level: options.caches.is_some(),
             }],
+            processes: Vec::new(),
             regions: placed.regions,
             cost: Cost { wall_s: wall.as_secs_f64(), ..Cost::default() },
             notes,

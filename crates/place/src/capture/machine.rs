@@ -6,7 +6,7 @@ use tiermem_sys::cpu_time;
 use tiermem_sys::numa::{self, Ram};
 use tiermem_trace::TraceError;
 use tiermem_trace::recording::{
-    Cost, Head, Journal, JournalSample, Level, NumberedRegion, Recording, Region, RegionKind, Slice,
+    Cost, Facts, Head, Journal, JournalSample, Level, NumberedRegion, Recording, Region, RegionKind, Slice,
 };
 
 use super::sampling::Source;
@@ -43,7 +43,7 @@ pub fn record(
     let mut damon = Damon::open_machine(&ram).map_err(CaptureError::Machine)?;
     let (begun, cpu_before) = (Instant::now(), cpu_time::thread_cpu_time());
     let began_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-    let regions = regions(&ram);
+    let facts = Facts { regions: regions(&ram), processes: Vec::new() };
     let head = |damon: &Damon, lost: Option<&str>| Head {
         version: Head::VERSION,
         began_unix_ns,
@@ -89,7 +89,7 @@ pub fn record(
             .err()
             .map(|error| format!("the kernel's monitor went away: {error}; the recording ends there"));
         let slice = Slice { start_ns: start.as_nanos() as u64, end_ns: (start + length).as_nanos() as u64 };
-        let written = journal.slice(&head(&damon, lost.as_deref()), slice, regions.clone(), &samples);
+        let written = journal.slice(&head(&damon, lost.as_deref()), slice, facts.clone(), &samples);
         cut_short = written.err();
         progress(journal.slices());
     }
@@ -98,7 +98,7 @@ pub fn record(
     if let Some(error) = &cut_short {
         head.notes.push(format!("the recording ended as it could not be written: {error}"));
     }
-    Ok((journal.end(head, regions)?, cut_short))
+    Ok((journal.end(head, facts)?, cut_short))
 }
 
 /// Tells the parts of a stretch of addresses that are memory: number, address and bytes.

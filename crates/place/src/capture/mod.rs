@@ -15,10 +15,12 @@ mod options;
 mod origins;
 pub mod perf_mem;
 pub mod physical;
+mod process_tree;
 pub(crate) mod program;
 mod regions;
 mod resident;
 mod sampling;
+pub(crate) mod schedule;
 mod table;
 mod tracee;
 

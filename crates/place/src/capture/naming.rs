@@ -26,6 +26,7 @@ pub(super) fn kind(line: &MapLine) -> RegionKind {
 pub(super) fn region(line: &MapLine, first_slice: u32, last_slice: u32) -> Region {
     Region {
         name: String::new(),
+        process: 0,
         kind: kind(line),
         path: line.file().map(str::to_owned),
         build_id: None,

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use tiermem_policy::accessed_bits::Pacing;
 use tiermem_sys::affinity::Precedence;
 use tiermem_sys::agent::{self, Agent, NoAgent};
-use tiermem_sys::cpu_time;
 use tiermem_sys::perf::MappingWatch;
 use tiermem_sys::pidfd::{PidFd, Woken};
 use tiermem_trace::recording::{Executable, Source as SourceInfo};
@@ -19,6 +18,7 @@ use super::origins::Origins;
 use super::program::{self, Program};
 use super::regions::Regions;
 use super::sampling::{Granules, Seen, Shape, Source};
+use super::schedule::Due;
 use super::{CaptureError, Stop, build_id};
 
 /// The system's error for a process that has ended (`ESRCH`).
@@ -26,19 +26,18 @@ const NO_PROCESS: i32 = 3;
 /// So long, in so many moments, a process is waited for that has no memory as it is about to begin another program.
 const MOMENTS: u32 = 100;
 const MOMENT: Duration = Duration::from_millis(1);
+
 /// The process that is recorded.
 pub(crate) struct Process {
     pub pid: u32,
     pub watch: PidFd,
     /// If it was started here.
     pub program: Option<Program>,
-    pub children_before: cpu_time::Spent,
 }
 
 impl Process {
     /// Starts it, or opens it; with its agent, if it has one, or the reason why it has none.
     fn begin(options: &Options, stop: &Stop) -> Result<(Self, Option<Result<Agent, NoAgent>>), CaptureError> {
-        let children_before = cpu_time::children_spent();
         let (pid, program, agent) = match &options.target {
             Target::Process(pid) => (*pid, None, options.agent.then(|| agent::attach(*pid))),
             Target::Command(words) => {
@@ -51,8 +50,12 @@ impl Process {
                 (program.pid(), Some(program), agent)
             }
         };
+        Ok((Process::of(pid, program)?, agent))
+    }
+
+    fn of(pid: u32, program: Option<Program>) -> Result<Self, CaptureError> {
         let watch = PidFd::open(pid).map_err(|_| CaptureError::NoProcess(pid))?;
-        Ok((Process { pid, watch, program, children_before }, agent))
+        Ok(Process { pid, watch, program })
     }
 
     /// How it ended, if it did; else it goes on, and can be waited for if it was started here.
@@ -101,6 +104,8 @@ pub(crate) struct Observer<'a> {
     /// The agent within it, if there is one.
     pub agent: Option<Agent>,
     agent_cpu: Duration,
+    /// The processes of all agents that there were.
+    pub agents: Vec<u32>,
     sources: Vec<Box<dyn Source>>,
     /// Facts about the sources.
     pub infos: Vec<SourceInfo>,
@@ -112,14 +117,12 @@ pub(crate) struct Observer<'a> {
     pub lines: Vec<MapLine>,
     /// Its file.
     pub executable: Executable,
-    /// Slices so far.
-    slices: u32,
-    /// When the next slice ends, if all is well.
-    next: Instant,
+    /// Whether there was a slice.
+    has_looked: bool,
+    /// The slice under way.
+    slice: u32,
     /// What looking took last, opening a window and closing it together.
     look: Duration,
-    /// Slices that took longer than they should have.
-    pub late: u32,
     /// Of all that was seen, what lay in no region.
     pub outside: f64,
     /// All that was seen.
@@ -152,36 +155,7 @@ impl<'a> Observer<'a> {
             Target::Process(_) => Ok(None),
         };
         let (process, agent) = Process::begin(options, stop)?;
-        // A recorder that has to wait for a processor sees long windows alone, in which all hot granules are alike. The program,
-        // which was started before, has its own priority.
-        let precedence = Precedence::take();
-        let mut observer = Observer {
-            options,
-            process,
-            agent: None,
-            agent_cpu: Duration::ZERO,
-            sources: Vec::new(),
-            infos: Vec::new(),
-            regions: Regions::default(),
-            origins: Origins::default(),
-            lines: Vec::new(),
-            executable: Executable::default(),
-            slices: 0,
-            next: Instant::now(),
-            look: Duration::ZERO,
-            late: 0,
-            outside: 0.0,
-            seen: 0.0,
-            closer: Vec::new(),
-            long_windows: 0,
-            windows: 0,
-            notes: Vec::new(),
-            has_left: false,
-            begun_anew: Vec::new(),
-            mappings: None,
-            has_mapped_much: false,
-            _precedence: precedence,
-        };
+        let mut observer = Observer::of(options, process);
         match mappings {
             Ok(mappings) => observer.mappings = mappings,
             // Where nobody acts on them, regions are coarser without.
@@ -193,8 +167,47 @@ impl<'a> Observer<'a> {
         }
         observer.take_agent(agent);
         observer.open_sources()?;
-        observer.next = Instant::now();
         Ok(observer)
+    }
+
+    /// Attaches to a process that runs, from this slice on.
+    pub fn follow(options: &'a Options, pid: u32, slice: u32) -> Result<Self, CaptureError> {
+        let mut observer = Observer { slice, ..Observer::of(options, Process::of(pid, None)?) };
+        observer.take_agent(options.agent.then(|| agent::attach(pid)));
+        observer.open_sources()?;
+        Ok(observer)
+    }
+
+    fn of(options: &'a Options, process: Process) -> Self {
+        Observer {
+            options,
+            process,
+            agent: None,
+            agent_cpu: Duration::ZERO,
+            agents: Vec::new(),
+            sources: Vec::new(),
+            infos: Vec::new(),
+            regions: Regions::default(),
+            origins: Origins::default(),
+            lines: Vec::new(),
+            executable: Executable::default(),
+            has_looked: false,
+            slice: 0,
+            look: Duration::ZERO,
+            outside: 0.0,
+            seen: 0.0,
+            closer: Vec::new(),
+            long_windows: 0,
+            windows: 0,
+            notes: Vec::new(),
+            has_left: false,
+            begun_anew: Vec::new(),
+            mappings: None,
+            has_mapped_much: false,
+            // A recorder that has to wait for a processor sees long windows alone, in which all hot granules are alike. The program,
+            // which was started before, has its own priority.
+            _precedence: Precedence::take(),
+        }
     }
 
     /// Processor time that the agent has taken from the program.
@@ -255,7 +268,10 @@ impl<'a> Observer<'a> {
     /// Takes in the agent of the program, or says why there is none.
     fn take_agent(&mut self, agent: Option<Result<Agent, NoAgent>>) {
         match agent {
-            Some(Ok(agent)) => self.agent = Some(agent),
+            Some(Ok(agent)) => {
+                self.agents.extend(agent.own_pid());
+                self.agent = Some(agent);
+            }
             Some(Err(reason)) => {
                 let note = format!("there is no agent in the program: {reason}");
                 if !self.notes.contains(&note) {
@@ -280,12 +296,12 @@ impl<'a> Observer<'a> {
     fn has_begun_another(&mut self) -> bool {
         self.let_agent_go();
         std::mem::take(&mut self.has_left)
-            || self.slices > 0 && exe_link(self.process.pid).is_some_and(|now| now != self.executable.path)
+            || self.has_looked && exe_link(self.process.pid).is_some_and(|now| now != self.executable.path)
     }
 
     /// Begins anew with another program in the same process.
-    fn begin_another(&mut self, slice: u32) -> Result<(), CaptureError> {
-        self.begun_anew.push(slice);
+    fn begin_another(&mut self) -> Result<(), CaptureError> {
+        self.begun_anew.push(self.slice);
         self.regions.begin_anew();
         self.origins.begin_anew();
         if self.options.agent {
@@ -300,16 +316,17 @@ impl<'a> Observer<'a> {
     pub fn slice(
         &mut self,
         stop: &Stop,
+        due: Due,
         mut each: impl FnMut(Piece),
         mapped: &mut dyn FnMut(&mut Self),
     ) -> Result<Option<Looked>, CaptureError> {
-        let slice = self.slices;
+        self.slice = due.number;
         let begun = Instant::now();
         // A process that has ended has no program to begin with.
         if !self.process.watch.wait(Duration::ZERO) && self.has_begun_another() {
-            self.begin_another(slice)?;
+            self.begin_another()?;
         }
-        if !self.look_at_mappings(slice)? {
+        if !self.look_again()? {
             return Ok(None);
         }
         let close = self.close_ranges();
@@ -324,19 +341,14 @@ impl<'a> Observer<'a> {
             let failed = |source| CaptureError::Source { name: kind.name(), pid: self.process.pid, source };
             source.begin(&shape, self.agent.as_mut()).map_err(failed)?;
         }
-        let asked_for = self.next + self.options.slice;
         let least_s = Pacing::least_slice_s(self.look.as_secs_f64());
-        self.next = asked_for.max(begun + Duration::from_secs_f64(least_s));
-        let ended = self.windows(stop, mapped);
+        let until = due.until.max(begun + Duration::from_secs_f64(least_s));
+        let ended = self.windows(stop, until, mapped);
         let end = Instant::now();
-        if end > asked_for + self.options.slice / 2 {
-            self.late += 1;
-            self.next = end;
-        }
         // What was mapped meanwhile has accesses too.
-        self.look_at_mappings(slice)?;
+        self.look_again()?;
         self.collect(end - begun, &mut each)?;
-        self.slices += 1;
+        self.has_looked = true;
         Ok(Some(Looked { begun, end, ended }))
     }
 
@@ -358,16 +370,14 @@ impl<'a> Observer<'a> {
         close
     }
 
-    /// The name of what was to be looked at more closely, if the program never had it, and the names that there were.
-    pub fn closer_missing(&self) -> Option<(String, Vec<String>)> {
-        let closer = self.options.closer.as_ref()?;
-        let is_missing = self.regions.choose(closer, None, true).is_empty();
-        is_missing.then(|| (closer.name.clone(), self.regions.names()))
+    /// Whether the program never had what was to be looked at more closely.
+    pub fn is_closer_missing(&self) -> bool {
+        let closer = self.options.closer.as_ref();
+        closer.is_some_and(|closer| self.regions.choose(closer, None, true).is_empty())
     }
 
     /// Opens and closes windows, from short to long, until the slice's end or the program's. Whether it ended.
-    fn windows(&mut self, stop: &Stop, mapped: &mut dyn FnMut(&mut Self)) -> bool {
-        let end = self.next;
+    fn windows(&mut self, stop: &Stop, end: Instant, mapped: &mut dyn FnMut(&mut Self)) -> bool {
         let most = self.sources.iter().map(|source| source.windows_max()).min().unwrap_or(1);
         let mut pacing = Pacing::new(self.options.slice.as_secs_f64(), most, self.look.as_secs_f64());
         loop {
@@ -459,11 +469,6 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// Takes in what is mapped now, within a slice; false if the process has no memory any more.
-    pub fn look_again(&mut self) -> Result<bool, CaptureError> {
-        self.look_at_mappings(self.slices)
-    }
-
     /// The mappings of the process now; none if it has no memory any more.
     fn map_lines(&self) -> Result<Vec<MapLine>, CaptureError> {
         let path = format!("/proc/{}/maps", self.process.pid);
@@ -486,7 +491,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Takes in what is mapped now; false if the process has no memory any more.
-    fn look_at_mappings(&mut self, slice: u32) -> Result<bool, CaptureError> {
+    pub fn look_again(&mut self) -> Result<bool, CaptureError> {
         let mut lines = self.map_lines()?;
         if lines.is_empty() {
             return Ok(false);
@@ -494,7 +499,7 @@ impl<'a> Observer<'a> {
         // After the mappings were read, so that it is known who made them.
         self.drain_mappings();
         let owners = self.origins.tell(self.process.pid, &mut lines);
-        self.regions.update(&lines, &owners, slice);
+        self.regions.update(&lines, &owners, self.slice);
         let regions = &self.regions;
         self.lines = lines
             .into_iter()

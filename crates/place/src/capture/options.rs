@@ -91,6 +91,8 @@ pub struct Options {
     pub tell_mappings: bool,
     /// Whether the program gets an agent, even one that runs already; without one, what needs it is left out.
     pub agent: bool,
+    /// Whether the processes that it starts are observed too, and theirs.
+    pub children: bool,
     /// Stop after this time; the program goes on.
     pub duration: Option<Duration>,
 }

@@ -311,6 +311,11 @@ impl Regions {
         recording::choose(&closer.name, &candidates).into_iter().map(|at| ids[at]).collect()
     }
 
+    /// How many there are or were: their numbers are below.
+    pub fn count(&self) -> usize {
+        self.known.len()
+    }
+
     /// The names of all that were ever seen.
     pub fn names(&self) -> Vec<String> {
         let named = self.known.iter().filter(|it| it.within.is_none() && !it.name.is_empty());

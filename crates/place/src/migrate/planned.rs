@@ -11,6 +11,7 @@ use super::mover::ProcessPages;
 use super::report::{Failure, Report};
 use crate::capture::live::{self, Target};
 use crate::capture::observer::{Observer, Piece};
+use crate::capture::schedule::Schedule;
 use crate::capture::{Stop, executable_of};
 
 /// A program that has given back its memory has ended after this time; until then its pages cannot be queried.
@@ -54,7 +55,7 @@ pub fn run(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Res
     let placer = options.placement.placer(plan, slice_ns, options.move_bytes_per_s);
     let mut executor = Executor::new(plan, placer, [options.fast_node, options.slow_node], pages);
     let mut touched: Vec<Touched> = Vec::new();
-    let mut slices = 0;
+    let mut schedule = Schedule::new(options.look.slice);
     let ended = loop {
         touched.clear();
         let mut settled = Ok(());
@@ -63,7 +64,8 @@ pub fn run(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Res
                 settled = after_mapping(&mut executor, observer);
             }
         };
-        let looked = observer.slice(stop, |piece| touched.push(touch(&piece)), &mut mapped)?;
+        let looked =
+            observer.slice(stop, schedule.due(), |piece| touched.push(touch(&piece)), &mut mapped)?;
         let Some(looked) = looked else { break true };
         let since = |moment: Instant| moment.saturating_duration_since(begun).as_nanos() as u64;
         let placed = settled
@@ -75,8 +77,8 @@ pub fn run(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Res
             Err(_) if looked.ended || observer.process.watch.wait(ENDING) => break true,
             Err(error) => return Err(error),
         }
-        slices += 1;
-        progress(slices);
+        schedule.end(looked.end);
+        progress(u64::from(schedule.due().number));
         if looked.ended || stop.is_asked() {
             break looked.ended;
         }

@@ -2,7 +2,7 @@
 
 use tiermem_base::Rng;
 
-use super::rate::{Rate, SampleWindow, contradict, rate_of};
+use super::rate::{Rate, SampleWindow, add_to, contradict, rate_of};
 use super::{HUGE_BYTES, HUGE_PAGES, PAGE_BYTES, Span, Told};
 
 /// Shortest time from clearing to reading that is planned: a call each to clear and to read.
@@ -90,6 +90,12 @@ impl Seen {
         !self.now.is_empty()
     }
 
+    /// The length of the shortest window.
+    pub fn shortest_s(&self) -> f64 {
+        let all = self.now.iter().chain(&self.before);
+        all.map(|window| window.seconds).fold(f64::INFINITY, f64::min)
+    }
+
     fn add(&mut self, window: SampleWindow) {
         if window.pages > 0.0 {
             self.now.push(window);
@@ -115,7 +121,7 @@ impl Seen {
                 self.before.clear();
             }
         }
-        self.before.append(&mut self.now);
+        self.now.drain(..).for_each(|window| add_to(&mut self.before, window));
         self.before.iter_mut().for_each(|window| {
             window.touched *= self.ageing;
             window.pages *= self.ageing;

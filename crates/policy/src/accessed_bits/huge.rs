@@ -6,6 +6,9 @@ use super::{HUGE_BYTES, HUGE_PAGES, Sampler, Span};
 /// Accesses to a huge page in a second from which on its bit tells little: some windows would have to be shorter than the calls to
 /// clear it and to read it take together.
 pub const TOO_FAST_PER_S: f64 = 4000.0;
+/// Accesses to be expected in the shortest window, from which on it tells little as well: where only huge pages lie near, windows are
+/// shorter.
+const TOO_FAST: f64 = 0.6;
 /// Slices for which what was seen of a huge page's pages holds, as long as it stays so fast.
 const HOLDS_SLICES: u64 = 24;
 /// It is examined again only after so many.
@@ -71,9 +74,11 @@ impl Sampler {
             if granule.examined_at.is_some_and(|it| granule.huge.contradicts(it.per_s)) {
                 granule.examined_at = None;
             }
+            let shortest_s = granule.huge.shortest_s();
             let per_s = granule.huge.take().per_page_s();
             bits.push(per_s);
-            granule.is_too_fast = granule.huge_pages > 0 && per_s >= TOO_FAST_PER_S;
+            granule.is_too_fast =
+                granule.huge_pages > 0 && per_s >= TOO_FAST_PER_S && per_s * shortest_s >= TOO_FAST;
             if granule.examined.is_seen() {
                 let per_s = granule.examined.take().per_page_s() * f64::from(HUGE_PAGES);
                 granule.examined_at = Some(Examined { per_s, slice });

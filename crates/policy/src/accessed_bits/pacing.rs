@@ -5,11 +5,13 @@
 
 /// The shortest window is such a part of a slice, or as long as looking takes.
 const SHORTEST_PART: f64 = 64.0;
-/// Each is so many times as long as the one before.
+/// Each is so many times as long as the one before, up to such a part of a slice: what stays untouched is not cleared again, so that it
+/// has a longer one all the same.
 const LONGER: f64 = 2.0;
+const LONGEST_PART: f64 = 8.0;
 /// Looking again, for another window, takes such a part of a slice at most: the kernel goes through all page tables for it, and what
 /// that drives out of the processor's caches the process has to fetch again.
-const LOOKING_PART: f64 = 12.0;
+const LOOKING_PART: f64 = 25.0;
 
 /// Looking once takes such a part at most, or the slice becomes longer.
 const LOOKING_ONCE_PART: f64 = 2.0;
@@ -50,7 +52,7 @@ impl Pacing {
             self.number + 1 >= self.most || looks_s > self.slice_s || left_s < (self.length_s + look_s) * 2.0;
         let seconds = if is_last { (left_s - look_s).max(0.0) } else { self.length_s };
         self.number += 1;
-        self.length_s *= LONGER;
+        self.length_s = (self.length_s * LONGER).min((self.slice_s / LONGEST_PART).max(self.length_s));
         Window { seconds, is_last }
     }
 
@@ -80,14 +82,14 @@ mod tests {
     fn windows_grow_and_fill_the_slice() {
         let all = windows(1.0, 6, 1e-4);
         let lengths: Vec<f64> = all.iter().map(|it| it.seconds).collect();
-        assert_eq!(lengths[..5], [1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0]);
+        assert_eq!(lengths[..5], [1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 8.0]);
         let all_s: f64 = lengths.iter().sum();
         assert!((all_s - (1.0 - 6e-4)).abs() < 1e-9, "{all_s}");
     }
 
     #[test]
     fn a_process_that_takes_long_to_look_at_has_fewer() {
-        let counts = [1e-4, 0.02, 0.03, 0.2].map(|look_s| windows(1.0, 6, look_s).len());
+        let counts = [1e-4, 0.01, 0.02, 0.03].map(|look_s| windows(1.0, 6, look_s).len());
         assert_eq!(counts, [6, 4, 2, 1]);
         assert_eq!(windows(1.0, 2, 1e-4).len(), 2);
         // Not even one look has room: the window is none, and the slice longer.

@@ -40,6 +40,10 @@ impl Rate {
 
 /// Likelihood ratio, as a logarithm, from which on some pages are held to be inactive: one in a thousand by chance.
 const CLEARLY: f64 = 6.0;
+/// Relative error to which a most likely rate is sought.
+const PRECISION: f64 = 2e-3;
+/// Windows whose lengths differ by no more than this become one.
+const ALIKE: f64 = 1.5;
 
 /// The most likely rate, given what some windows saw. 0 if nothing was touched; where every page was in every window, the rate
 /// at which that is as likely as not.
@@ -66,10 +70,14 @@ pub fn rate_of(windows: &[SampleWindow]) -> Rate {
         return uniform;
     }
     let by_chance = log_likelihood(windows, uniform.active, uniform.per_s);
+    if log_likelihood_at_most(windows) <= by_chance + CLEARLY {
+        return uniform;
+    }
     [1.0, 0.875, 0.75, 0.625, 0.5, 0.25]
         .map(|exponent| least_active.powf(exponent))
         .map(|active| {
-            let per_s = of_active(windows, active, least, largest);
+            // The fewer are active, the oftener each of them is accessed.
+            let per_s = of_active(windows, active, uniform.per_s, largest);
             (log_likelihood(windows, active, per_s), Rate { active, per_s, is_bound: false })
         })
         .into_iter()
@@ -80,10 +88,33 @@ pub fn rate_of(windows: &[SampleWindow]) -> Rate {
 
 /// Whether windows say clearly that the rate is not this one.
 pub fn contradict(windows: &[SampleWindow], rate: Rate) -> bool {
+    let clearly = log_likelihood(windows, rate.active, rate.per_s) + CLEARLY / 2.0;
+    if log_likelihood_at_most(windows) <= clearly {
+        return false;
+    }
     let own = rate_of(windows);
-    own != Rate::default()
-        && log_likelihood(windows, own.active, own.per_s)
-            > log_likelihood(windows, rate.active, rate.per_s) + CLEARLY / 2.0
+    own != Rate::default() && log_likelihood(windows, own.active, own.per_s) > clearly
+}
+
+/// Adds a window to others. It becomes one with another that is about as long, so that there are few.
+pub fn add_to(windows: &mut Vec<SampleWindow>, window: SampleWindow) {
+    let about = |one: f64, other: f64| one.max(other) <= one.min(other) * ALIKE;
+    let is_full = |it: &SampleWindow| it.touched >= it.pages;
+    let alike = windows.iter_mut().find(|it| {
+        about(it.seconds, window.seconds)
+            && about(it.before_s, window.before_s)
+            && is_full(it) == is_full(&window)
+    });
+    match alike {
+        Some(it) => {
+            let part = window.pages / (it.pages + window.pages);
+            it.seconds += (window.seconds - it.seconds) * part;
+            it.before_s += (window.before_s - it.before_s) * part;
+            it.touched += window.touched;
+            it.pages += window.pages;
+        }
+        None => windows.push(window),
+    }
 }
 
 /// The most likely rate if all pages have the same.
@@ -101,7 +132,7 @@ fn of_uniform(windows: &[SampleWindow], least: f64, largest: f64) -> f64 {
         return largest;
     }
     let (mut low, mut high) = (least.min(largest), largest);
-    for _ in 0..40 {
+    while high > low * (1.0 + PRECISION) {
         let middle = (low * high).sqrt();
         if slope(middle) > 0.0 { low = middle } else { high = middle }
     }
@@ -110,11 +141,22 @@ fn of_uniform(windows: &[SampleWindow], least: f64, largest: f64) -> f64 {
 
 /// The most likely rate of active pages, of which there is such a share: its likelihood has one maximum.
 fn of_active(windows: &[SampleWindow], active: f64, least: f64, largest: f64) -> f64 {
+    /// The golden section: of two places within a range, one is such a place within the range that is left.
+    const SECTION: f64 = 0.618_033_988_749_894_9;
+    let of = |rate: f64| log_likelihood(windows, active, rate.exp());
     let (mut low, mut high) = (least.min(largest).ln(), largest.ln());
-    for _ in 0..30 {
-        let third = (high - low) / 3.0;
-        let of = |rate: f64| log_likelihood(windows, active, rate.exp());
-        if of(low + third) < of(high - third) { low += third } else { high -= third }
+    let (mut one, mut other) = (high - SECTION * (high - low), low + SECTION * (high - low));
+    let (mut of_one, mut of_other) = (of(one), of(other));
+    while high - low > PRECISION {
+        if of_one < of_other {
+            (low, one, of_one) = (one, other, of_other);
+            other = low + SECTION * (high - low);
+            of_other = of(other);
+        } else {
+            (high, other, of_other) = (other, one, of_one);
+            one = high - SECTION * (high - low);
+            of_one = of(one);
+        }
     }
     f64::midpoint(low, high).exp()
 }
@@ -122,13 +164,27 @@ fn of_active(windows: &[SampleWindow], active: f64, least: f64, largest: f64) ->
 fn log_likelihood(windows: &[SampleWindow], active: f64, rate: f64) -> f64 {
     /// A page that windows tell of is never impossible, only unlikely.
     const LEAST: f64 = 1e-12;
-    let untouched_until = |seconds: f64| 1.0 - active + active * (-rate * seconds).exp();
+    let untouched_until =
+        |seconds: f64| if seconds > 0.0 { 1.0 - active + active * (-rate * seconds).exp() } else { 1.0 };
     let of = |window: &SampleWindow| {
         let before = untouched_until(window.before_s).max(LEAST);
         let stays = (untouched_until(window.before_s + window.seconds) / before).clamp(LEAST, 1.0 - LEAST);
-        window.touched * (1.0 - stays).ln() + (window.pages - window.touched).max(0.0) * stays.ln()
+        log_likelihood_of(window, stays)
     };
     windows.iter().map(of).sum()
+}
+
+/// What no rate exceeds: each window has the share that it saw.
+fn log_likelihood_at_most(windows: &[SampleWindow]) -> f64 {
+    let seen = windows.iter().filter(|window| window.pages > 0.0);
+    seen.map(|window| log_likelihood_of(window, 1.0 - window.touched / window.pages)).sum()
+}
+
+/// Of a window, if so many of its pages stay untouched.
+fn log_likelihood_of(window: &SampleWindow, stays: f64) -> f64 {
+    // What was not seen adds nothing, whatever its probability.
+    let times = |count: f64, share: f64| if count > 0.0 { count * share.ln() } else { 0.0 };
+    times(window.touched, 1.0 - stays) + times(window.pages - window.touched, stays)
 }
 
 #[cfg(test)]
@@ -174,6 +230,23 @@ mod tests {
         }
 
         #[test]
+        fn windows_that_became_one_say_about_the_same(seed in any::<u64>(), exponent in 0.0..2.0_f64) {
+            let rate = 10_f64.powf(exponent);
+            let mut rng = Rng::seeded(seed);
+            let (mut all, mut merged) = (Vec::new(), Vec::new());
+            for _ in 0..64 {
+                let seconds = 1.5 / rate * (2.0 * rng.unit_f64() - 1.0).exp();
+                let share = 1.0 - (-rate * seconds).exp();
+                let one = window(seconds, (0..64).filter(|_| rng.unit_f64() < share).count() as f64, 64.0);
+                all.push(one);
+                add_to(&mut merged, one);
+            }
+            prop_assert!(merged.len() <= 16, "{}", merged.len());
+            let (one, other) = (rate_of(&all).per_page_s(), rate_of(&merged).per_page_s());
+            prop_assert!((one / other).ln().abs() < 0.06, "{one} {other}");
+        }
+
+        #[test]
         fn whatever_windows_say_the_rate_is_a_number(
             windows in prop::collection::vec((1e-6..100.0_f64, 0.0..1.0_f64, 0..5000_u32, 0..5000_u32), 0..8),
         ) {
@@ -181,6 +254,10 @@ mod tests {
                 SampleWindow { seconds, before_s, touched: f64::from(touched), pages: f64::from(pages) }
             }).collect();
             let rate = rate_of(&windows);
+            let likelihood = log_likelihood(&windows, rate.active, rate.per_s);
+            let most = log_likelihood_at_most(&windows);
+            let is_sound = windows.iter().all(|window| window.touched <= window.pages);
+            prop_assert!(!is_sound || likelihood <= most + 1e-6, "{likelihood} {most}");
             prop_assert!(rate.per_page_s().is_finite() && rate.per_page_s() >= 0.0, "{rate:?}");
         }
     }

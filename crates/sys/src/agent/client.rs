@@ -86,10 +86,14 @@ impl Agent {
         self.program
     }
 
+    /// Its own process; `None` once it has ended.
+    pub fn own_pid(&self) -> Option<u32> {
+        self.traced.as_ref().and_then(|it| u32::try_from(it.pid()).ok())
+    }
+
     /// The cost so far.
     pub fn spent(&self) -> Spent {
-        let traced = self.traced.as_ref().and_then(|it| u32::try_from(it.pid()).ok());
-        let cpu = traced.and_then(spent_by_thread).unwrap_or(self.cpu);
+        let cpu = self.own_pid().and_then(spent_by_thread).unwrap_or(self.cpu);
         Spent { requests: self.requests, cpu }
     }
 

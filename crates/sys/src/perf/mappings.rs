@@ -10,13 +10,13 @@ use super::{Attributes, online_cpus, open_software};
 /// Bytes of each processor's ring: hundreds of mappings with the names of their files.
 const RING_BYTES: usize = 64 << 10;
 /// Off, until a process that has inherited the event begins a program.
-const DISABLED: u64 = 1 << 0;
-const ENABLE_ON_EXEC: u64 = 1 << 12;
+pub(super) const DISABLED: u64 = 1 << 0;
+pub(super) const ENABLE_ON_EXEC: u64 = 1 << 12;
 /// Excludes the kernel's events: they take more rights, and mappings are told without them.
 pub(super) const EXCLUDE_KERNEL: u64 = 1 << 5;
 pub(super) const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 /// An event that counts nothing and has the records that are asked for.
-const DUMMY: u64 = 9;
+pub(super) const DUMMY: u64 = 9;
 /// Mappings that are executable are told, and the others too.
 const MMAP: u64 = 1 << 8;
 const MMAP_DATA: u64 = 1 << 17;

@@ -1,10 +1,11 @@
-//! Events of a process from the kernel, by `perf_event_open` with a ring for each processor: page faults and new mappings,
-//! neither of which needs hardware counters. Watching another process needs CAP_PERFMON or root.
+//! Events of a process from the kernel, by `perf_event_open` with a ring for each processor: page faults, new mappings, and
+//! births of processes, none of which needs hardware counters. Watching another process needs CAP_PERFMON or root.
 
 mod faults;
 mod mappings;
 mod ring;
 mod run_clock;
+mod tasks;
 
 use std::fs;
 use std::io;
@@ -13,6 +14,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 pub use faults::FaultWatch;
 pub use mappings::{MappingWatch, NewMapping};
 pub use run_clock::RunClock;
+pub use tasks::{TaskChange, TaskEvent, TaskWatch};
 
 const TYPE_SOFTWARE: u32 = 1;
 /// Flag: threads and processes that the process starts are watched as well.

@@ -36,12 +36,19 @@ pub(super) struct Record<'a> {
     at: u64,
     /// Its type.
     pub kind: u32,
+    /// Words behind the header.
+    words: u64,
 }
 
 impl Record<'_> {
     /// A word behind the header.
     pub fn word(&self, number: u64) -> u64 {
         self.ring.word(self.at + 8 + number * 8)
+    }
+
+    /// The last word.
+    pub fn last_word(&self) -> u64 {
+        self.word(self.words.saturating_sub(1))
     }
 }
 
@@ -107,7 +114,7 @@ impl Ring {
             // The header: type of 32 bits, 16 bits of flags, length of 16 bits.
             let header = self.word(tail);
             let (kind, length) = (header as u32, header >> 48);
-            let record = Record { ring: self, at: tail, kind };
+            let record = Record { ring: self, at: tail, kind, words: (length / 8).saturating_sub(1) };
             match kind {
                 // The event's number, then how many.
                 RECORD_LOST => lost += record.word(1),

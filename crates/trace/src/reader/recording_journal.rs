@@ -48,7 +48,7 @@ impl Records for JournalRecords {
         let access = |sample: &Sample| Access {
             time_ns: head.slices[sample.slice as usize].start_ns,
             op: sample.op,
-            key: head.regions[sample.region as usize].start + sample.offset,
+            key: head.regions[sample.region as usize].first_key().wrapping_add(sample.offset),
             size: sample.bytes,
             tenant: sample.region,
             ..Access::default()

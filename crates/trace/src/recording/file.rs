@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `time_ns` | UINT_64 | start of the slice |
 //! | `op` | STRING, dictionary | load, store, unknown (load in older files) |
-//! | `key` | UINT_64 | the address in the recorded run: the region's start and the offset |
+//! | `key` | UINT_64 | the address in the recorded run: the region's start and the offset; in the highest 16 bits the process |
 //! | `size` | UINT_32 | bytes that the sample stands for |
 //! | `tenant` | UINT_32 | index of the region |
 //! | `weight` | FLOAT | accesses, in the source's unit |
@@ -130,7 +130,7 @@ fn write_group(
             }
             (ColumnWriter::Int64ColumnWriter(writer), _) => {
                 let address = |sample: &Sample, head: &Head| {
-                    head.regions[sample.region as usize].start.wrapping_add(sample.offset)
+                    head.regions[sample.region as usize].first_key().wrapping_add(sample.offset)
                 };
                 writer.write_batch(&wide(address), None, None)?;
             }
@@ -308,7 +308,7 @@ impl Columns {
             Op::Load if !told.tells_stores => Op::Unknown,
             op => op,
         };
-        let offset = keys[row].cast_unsigned().checked_sub(described.start)?;
+        let offset = keys[row].cast_unsigned().wrapping_sub(described.first_key());
         let is_number = weights[row].is_finite() && weights[row] >= 0.0 && latencies[row].is_finite();
         let (bytes, resident) = (sizes[row].cast_unsigned(), residents[row].cast_unsigned());
         (is_number && offset < described.bytes && resident <= bytes).then_some(())?;

@@ -20,6 +20,9 @@ pub struct Head {
     pub slices: Vec<Slice>,
     /// The sources of the accesses.
     pub sources: Vec<Source>,
+    /// The processes, where descendants were followed: first the one that was started or named, then the others as they were born.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<Process>,
     /// The regions that samples lie in, and regions that were mapped and never accessed.
     pub regions: Vec<Region>,
     /// The cost of recording.
@@ -41,6 +44,28 @@ pub struct Executable {
     pub path: String,
     /// The build-id that its linker gave it, in hexadecimal.
     pub build_id: Option<String>,
+}
+
+/// A process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// What it is called here, unique within a recording: `cc1`, `cc1 #2`. Regions of all but the first process have it before their own
+    /// names: `cc1 #2: heap`.
+    pub name: String,
+    /// Its number in the system.
+    pub pid: u32,
+    /// The process that started it: its index in [`Head::processes`]. `None` if that is not known, or none of them.
+    pub parent: Option<u32>,
+    /// The program that it ran last, and its arguments; empty if they could not be read.
+    pub command: Vec<String>,
+    /// That program's file.
+    pub executable: Executable,
+    /// When it was born, in nanoseconds from the recording's start.
+    pub begun_ns: u64,
+    /// When it ended; `None` if it did not.
+    pub ended_ns: Option<u64>,
+    /// Whether its memory was looked at. What lives shorter than a tenth of a second is not.
+    pub is_observed: bool,
 }
 
 /// A stretch of time, in nanoseconds from the recording's start.
@@ -105,6 +130,9 @@ pub enum RegionKind {
 pub struct Region {
     /// Its usual name: `model.gguf`, `libc.so.6 text`, `heap`, `anon 3`. Unique within a recording.
     pub name: String,
+    /// The process that it belongs to: an index in [`Head::processes`], 0 where there are none.
+    #[serde(default)]
+    pub process: u32,
     /// Its kind.
     pub kind: RegionKind,
     /// The mapped file.
@@ -123,6 +151,14 @@ pub struct Region {
     pub first_slice: u32,
     /// The last slice in which it was there.
     pub last_slice: u32,
+}
+
+impl Region {
+    /// The key of its first byte where recordings are read as traces: its address, in whose highest 16 bits the process is. Programs have
+    /// addresses of 47 bits, but for those that ask for more.
+    pub fn first_key(&self) -> u64 {
+        self.start ^ u64::from(self.process) << 48
+    }
 }
 
 /// The cost of recording.

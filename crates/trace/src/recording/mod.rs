@@ -9,14 +9,15 @@ mod from_trace;
 mod head;
 pub mod journal;
 mod names;
+mod of_process;
 mod region_range;
 mod select;
 mod touched;
 
 pub use file::{NO_REGIONS, looks_like_one, read, write};
 pub use from_trace::{FromTrace, FromTraceError, GAP_BYTES};
-pub use head::{Cost, Executable, Head, Region, RegionKind, Slice, Source, Unit};
-pub use journal::{Journal, JournalSample, NumberedRegion};
+pub use head::{Cost, Executable, Head, Process, Region, RegionKind, Slice, Source, Unit};
+pub use journal::{Facts, Journal, JournalSample, NumberedProcess, NumberedRegion};
 pub use names::{Candidate, NAME_WORDS, choose};
 pub use region_range::{RegionRange, finest_granule};
 pub use select::{LevelChoice, RegionHeat, Selection, parse_level};

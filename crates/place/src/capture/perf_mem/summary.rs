@@ -85,6 +85,7 @@ pub(super) fn finish(
             tells_stores: true,
             tells_level: answers[1..].iter().any(|count| *count > 0),
         }],
+        processes: Vec::new(),
         regions: placed.regions,
         cost: Cost { wall_s: times.map_or(0.0, |(a, b)| (b - a) as f64 / 1e9), ..Cost::default() },
         notes,

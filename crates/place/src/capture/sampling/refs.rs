@@ -28,7 +28,7 @@ use super::granules::{Division, is_file};
 use super::{Seen, Shape, Source};
 
 /// Windows of a slice, where looking takes so little time.
-const WINDOWS_MAX: u32 = 6;
+const WINDOWS_MAX: u32 = 12;
 /// Time that the walk takes for a mapping, in pages of it.
 const MAPPING_PAGES: f64 = 50.0;
 

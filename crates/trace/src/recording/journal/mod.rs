@@ -18,9 +18,10 @@
 //! | 4 | CRC-32 of the four bytes before and of the body |
 //! | N | the body: a byte for its kind, and the content |
 //!
-//! The kinds are 1, a [`Head`] as JSON without slices and regions, which replaces the one before; 2, a slice: four bytes with the size
-//! of its [`SliceFacts`] as JSON, these, and samples of [`SAMPLE_BYTES`] each; 3, the end: [`EndFacts`] as JSON. Regions may grow, merge
-//! and move to another number until the end, so samples have addresses.
+//! The kinds are 1, a [`Head`] as JSON without slices, regions and processes, which replaces the one before; 2, a slice: four bytes with
+//! the size of its [`SliceFacts`] as JSON, these, and samples of [`SAMPLE_BYTES`] each; 3, the end: [`EndFacts`] as JSON. Regions may grow,
+//! merge and move to another number until the end, so samples have addresses. Processes may begin other programs, so they get their final
+//! names, and regions theirs with them, when the journal is read.
 
 mod frame;
 mod read;
@@ -31,7 +32,7 @@ mod write;
 use serde::{Deserialize, Serialize};
 use tiermem_base::Op;
 
-use super::{Head, Level, Region, Slice};
+use super::{Head, Level, Process, Region, Slice};
 
 pub use read::recover;
 pub(super) use read::{is_one, read};
@@ -60,8 +61,27 @@ pub struct NumberedRegion {
     pub within: Option<u32>,
     /// Whether any of it is mapped. While it is, its last slice is the one that was recorded last.
     pub is_mapped: bool,
-    /// What is known of it.
+    /// What is known of it. Its name is unique within its process.
     pub region: Region,
+}
+
+/// A process while the recording goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumberedProcess {
+    /// Its place among all.
+    pub number: u32,
+    /// What is known of it. Others may have the same name.
+    pub process: Process,
+}
+
+/// What is known of regions and processes: those that are new or may have changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// Regions.
+    pub regions: Vec<NumberedRegion>,
+    /// Processes; none where descendants are not followed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<NumberedProcess>,
 }
 
 /// Accesses of one stretch of memory within one slice; [`super::Sample`] has the rest of the meaning.
@@ -91,14 +111,14 @@ pub struct JournalSample {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SliceFacts {
     slice: Slice,
-    /// Regions that are new or have changed.
-    regions: Vec<NumberedRegion>,
+    #[serde(flatten)]
+    facts: Facts,
 }
 
 /// What the last frame of a complete journal has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct EndFacts {
     head: Head,
-    /// Regions that have changed since the last slice.
-    regions: Vec<NumberedRegion>,
+    #[serde(flatten)]
+    facts: Facts,
 }

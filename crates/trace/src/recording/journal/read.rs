@@ -1,17 +1,17 @@
 //! Reader of a journal: all whole slices, whatever became of the recorder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use super::frame::{check_header, checksum, sample};
 use super::{
-    END, EndFacts, FRAME_HEADER_BYTES, HEAD, HEADER_BYTES, INCOMPLETE, JournalSample, MAGIC, NumberedRegion,
-    SAMPLE_BYTES, SLICE, SliceFacts,
+    END, EndFacts, FRAME_HEADER_BYTES, Facts, HEAD, HEADER_BYTES, INCOMPLETE, JournalSample, MAGIC,
+    NumberedRegion, SAMPLE_BYTES, SLICE, SliceFacts,
 };
 use crate::TraceError;
-use crate::recording::{Head, Mode, Recording, Region, Sample, Slice};
+use crate::recording::{Head, Mode, Process, Recording, Region, Sample, Slice};
 
 /// The largest range of one sample of a recording: its bytes are a number of 32 bits.
 const SAMPLE_RANGE_MAX: u64 = 1 << 30;
@@ -44,6 +44,7 @@ pub(super) struct Frames {
     head: Option<Head>,
     slices: Vec<Slice>,
     regions: BTreeMap<u32, NumberedRegion>,
+    processes: BTreeMap<u32, Process>,
     /// The slice of each, and the sample.
     samples: Vec<(u32, JournalSample)>,
     is_complete: bool,
@@ -108,10 +109,10 @@ impl Frames {
                 self.slice(serde_json::from_slice(facts).ok()?, samples)?;
             }
             END => {
-                let EndFacts { head, regions } = serde_json::from_slice(content).ok()?;
+                let EndFacts { head, facts } = serde_json::from_slice(content).ok()?;
                 let head = self::head(head)?;
-                are_sane(&regions).then_some(())?;
-                self.complete(head, regions);
+                are_sane(&facts.regions).then_some(())?;
+                self.complete(head, facts);
             }
             _ => return None,
         }
@@ -119,7 +120,7 @@ impl Frames {
     }
 
     fn slice(&mut self, facts: SliceFacts, samples: &[u8]) -> Option<()> {
-        let SliceFacts { slice, regions } = facts;
+        let SliceFacts { slice, facts: Facts { regions, processes } } = facts;
         let is_next = self.slices.last().is_none_or(|last| last.start_ns < slice.start_ns);
         let (samples, rest) = samples.as_chunks::<SAMPLE_BYTES>();
         (is_next && rest.is_empty() && are_sane(&regions)).then_some(())?;
@@ -136,25 +137,30 @@ impl Frames {
         all_known.then_some(())?;
         let number = u32::try_from(self.slices.len()).ok()?;
         self.slices.push(slice);
-        self.regions.extend(regions.into_iter().map(|region| (region.number, region)));
+        self.know(Facts { regions, processes });
         self.samples.extend(samples.into_iter().map(|sample| (number, sample)));
         Some(())
     }
 
     /// The last facts.
-    pub(super) fn complete(&mut self, head: Head, regions: Vec<NumberedRegion>) {
+    pub(super) fn complete(&mut self, head: Head, facts: Facts) {
         self.head = Some(head);
-        self.regions.extend(regions.into_iter().map(|region| (region.number, region)));
+        self.know(facts);
         self.is_complete = true;
+    }
+
+    fn know(&mut self, facts: Facts) {
+        self.regions.extend(facts.regions.into_iter().map(|it| (it.number, it)));
+        self.processes.extend(facts.processes.into_iter().map(|it| (it.number, it.process)));
     }
 
     /// The recording of what came.
     pub(super) fn finish(self) -> Result<Recording, String> {
-        let Frames { head, slices, regions, samples, is_complete, is_damaged } = self;
+        let Frames { head, slices, regions, processes, samples, is_complete, is_damaged } = self;
         let mut head = head.ok_or("this journal ends before its first slice")?;
         let last_slice = (slices.len() as u32).saturating_sub(1);
         let mut order: Vec<&NumberedRegion> = regions.values().filter(|it| it.within.is_none()).collect();
-        order.sort_by_key(|it| (it.region.start, it.number));
+        order.sort_by_key(|it| (it.region.process, it.region.start, it.number));
         let places: BTreeMap<u32, u32> = order.iter().map(|it| it.number).zip(0..).collect();
         // A region is a part of one with a smaller number, so this ends.
         let whole = |mut number: u32| {
@@ -163,9 +169,15 @@ impl Frames {
             }
             places.get(&number).copied()
         };
+        head.processes = named(processes);
         let now = |it: &&NumberedRegion| {
             let last_slice = if it.is_mapped { last_slice } else { it.region.last_slice.min(last_slice) };
-            Region { last_slice, first_slice: it.region.first_slice.min(last_slice), ..it.region.clone() }
+            let first_slice = it.region.first_slice.min(last_slice);
+            let name = match head.processes.get(it.region.process as usize) {
+                Some(process) if it.region.process > 0 => format!("{}: {}", process.name, it.region.name),
+                _ => it.region.name.clone(),
+            };
+            Region { name, last_slice, first_slice, ..it.region.clone() }
         };
         head.regions = order.iter().map(now).collect();
         let mut all = Vec::with_capacity(samples.len());
@@ -205,6 +217,23 @@ impl Frames {
 
 fn head(head: Head) -> Option<Head> {
     (head.version == Head::VERSION && head.sources.len() <= usize::from(u8::MAX)).then_some(head)
+}
+
+/// The processes in the order of their numbers, those of the same name numbered.
+fn named(processes: BTreeMap<u32, Process>) -> Vec<Process> {
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    let mut taken: BTreeSet<String> = BTreeSet::new();
+    let mut unique = |name: String| {
+        let count = counts.entry(name.clone()).or_insert(0);
+        loop {
+            *count += 1;
+            let numbered = if *count == 1 { name.clone() } else { format!("{name} #{count}") };
+            if taken.insert(numbered.clone()) {
+                return numbered;
+            }
+        }
+    };
+    processes.into_values().map(|it| Process { name: unique(it.name.clone()), ..it }).collect()
 }
 
 fn are_sane(regions: &[NumberedRegion]) -> bool {

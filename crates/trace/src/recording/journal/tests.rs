@@ -24,6 +24,10 @@ fn region(number: u32, start: u64, bytes: u64, name: &str) -> NumberedRegion {
     NumberedRegion { number, within: None, is_mapped: true, region }
 }
 
+fn regions(all: &[&NumberedRegion]) -> Facts {
+    Facts { regions: all.iter().map(|it| (*it).clone()).collect(), processes: Vec::new() }
+}
+
 fn sample(region: u32, address: u64) -> JournalSample {
     JournalSample {
         region,
@@ -49,14 +53,14 @@ fn journal(path: &Path) -> (Journal, Vec<usize>) {
     let mut end = |path: &Path| ends.push(std::fs::metadata(path).unwrap().len() as usize);
     let (low, high) = (region(1, 0x1000, 0x1000, "low"), region(0, 0x8000, 0x2000, "high"));
     journal
-        .slice(&head(&[]), slice(0), vec![high.clone(), low.clone()], &[sample(1, 0x1000), sample(0, 0x8000)])
+        .slice(&head(&[]), slice(0), regions(&[&high, &low]), &[sample(1, 0x1000), sample(0, 0x8000)])
         .unwrap();
     end(path);
-    journal.slice(&head(&[]), slice(1), vec![high.clone(), low.clone()], &[sample(0, 0x9000)]).unwrap();
+    journal.slice(&head(&[]), slice(1), regions(&[&high, &low]), &[sample(0, 0x9000)]).unwrap();
     end(path);
     let grown = region(0, 0x1000, 0x9000, "high");
     let merged = NumberedRegion { within: Some(0), is_mapped: false, ..low };
-    journal.slice(&head(&["a note"]), slice(2), vec![grown, merged], &[sample(0, 0x4000)]).unwrap();
+    journal.slice(&head(&["a note"]), slice(2), regions(&[&grown, &merged]), &[sample(0, 0x4000)]).unwrap();
     end(path);
     (journal, ends)
 }
@@ -72,7 +76,7 @@ fn a_complete_journal_is_the_recording_that_replaces_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.rec");
     let (mut journal, _) = journal(&path);
-    let recording = journal.end(head(&["a note", "the end"]), Vec::new()).unwrap();
+    let recording = journal.end(head(&["a note", "the end"]), Facts::default()).unwrap();
     assert_eq!(recording.head.notes, ["a note", "the end"]);
     assert_eq!(
         places(&recording),
@@ -166,4 +170,46 @@ proptest! {
         bytes.extend(noise);
         let _ = recover(bytes.as_slice());
     }
+}
+
+#[test]
+fn regions_of_descendants_bear_the_names_that_their_processes_have_in_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tree.rec");
+    let mut journal = Journal::create(&path).unwrap();
+    let heap = |number: u32, process: u32| {
+        let NumberedRegion { region, .. } = region(number, 0x1000, 0x2000, "heap");
+        NumberedRegion { number, within: None, is_mapped: true, region: Region { process, ..region } }
+    };
+    let process = |number: u32, name: &str| {
+        let process = Process { name: name.to_owned(), pid: 100 + number, ..Process::default() };
+        NumberedProcess { number, process }
+    };
+    let first = Facts {
+        regions: vec![heap(0, 0), heap(1, 1)],
+        processes: vec![process(0, "sh"), process(1, "sh"), process(2, "a")],
+    };
+    journal.slice(&head(&[]), slice(0), first, &[sample(0, 0x1000), sample(1, 0x1000)]).unwrap();
+    // The second begins another program.
+    let then = Facts { regions: vec![heap(2, 2)], processes: vec![process(1, "a")] };
+    journal.slice(&head(&[]), slice(1), then, &[sample(2, 0x2000)]).unwrap();
+    let recording = journal.end(head(&[]), Facts::default()).unwrap();
+    let names = |recording: &Recording| -> Vec<String> {
+        recording.head.regions.iter().map(|it| it.name.clone()).collect()
+    };
+    assert_eq!(names(&recording), ["heap", "a: heap", "a #2: heap"]);
+    assert_eq!(
+        recording.head.processes.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(),
+        ["sh", "a", "a #2"]
+    );
+    assert_eq!(read(&path).unwrap(), recording);
+    // The same address of two processes is not the same memory, in the journal and in the final form.
+    let keys = |path: &Path| -> Vec<u64> {
+        let accesses = crate::open(path.to_str().unwrap()).unwrap();
+        accesses.map(|it| it.unwrap().key).collect()
+    };
+    let wanted = [0x1000, 1 << 48 | 0x1000, 2 << 48 | 0x2000];
+    assert_eq!(keys(&path), wanted);
+    write(&path, &recording).unwrap();
+    assert_eq!((keys(&path).as_slice(), read(&path).unwrap()), (&wanted[..], recording));
 }

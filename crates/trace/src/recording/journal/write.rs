@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use super::frame::{frame, header, put_sample};
-use super::{END, EndFacts, HEAD, JournalSample, NumberedRegion, SAMPLE_BYTES, SLICE, SliceFacts};
+use super::{
+    END, EndFacts, Facts, HEAD, JournalSample, NumberedProcess, NumberedRegion, SAMPLE_BYTES, SLICE,
+    SliceFacts,
+};
 use crate::TraceError;
-use crate::recording::{Head, Recording, Slice};
+use crate::recording::{Head, Process, Recording, Slice};
 use crate::writer::output::{named_beside, write_error};
 
 /// A recording under way, on disk. What is kept in memory are the facts that the last frame had: regions and head, no slices and no
@@ -28,6 +31,7 @@ pub struct Journal {
     slices: usize,
     head: Head,
     regions: BTreeMap<u32, NumberedRegion>,
+    processes: BTreeMap<u32, Process>,
 }
 
 impl Journal {
@@ -50,9 +54,19 @@ impl Journal {
             };
             file.write_all(&header())?;
             let whole_bytes = header().len() as u64;
-            let (path, regions) = (path.to_owned(), BTreeMap::new());
+            let (path, regions, processes) = (path.to_owned(), BTreeMap::new(), BTreeMap::new());
             let head = Head::default();
-            Ok(Journal { path, file, temporary, is_special, whole_bytes, slices: 0, head, regions })
+            Ok(Journal {
+                path,
+                file,
+                temporary,
+                is_special,
+                whole_bytes,
+                slices: 0,
+                head,
+                regions,
+                processes,
+            })
         };
         begin().map_err(write_error(path))
     }
@@ -67,7 +81,7 @@ impl Journal {
         self.temporary.is_none() && !self.is_special
     }
 
-    /// Appends a slice. `head` has all that is known but slices and regions; `regions` those that may have changed.
+    /// Appends a slice. `head` has all that is known but slices, regions and processes; `facts` those that may have changed.
     ///
     /// # Errors
     /// If it cannot be written: the disk is full, say. The slices before it are kept; nothing is to be appended any more.
@@ -75,16 +89,16 @@ impl Journal {
         &mut self,
         head: &Head,
         slice: Slice,
-        regions: Vec<NumberedRegion>,
+        facts: Facts,
         samples: &[JournalSample],
     ) -> Result<(), TraceError> {
-        let changed = self.changed(regions);
+        let changed = self.changed(facts);
         let mut append = || {
             if self.head != *head {
                 self.append(&json_body(HEAD, head)?)?;
                 self.head = head.clone();
             }
-            let facts = serde_json::to_vec(&SliceFacts { slice, regions: changed.clone() })?;
+            let facts = serde_json::to_vec(&SliceFacts { slice, facts: changed.clone() })?;
             let mut body = Vec::with_capacity(5 + facts.len() + samples.len() * SAMPLE_BYTES);
             body.push(SLICE);
             let length = u32::try_from(facts.len()).map_err(|_| too_long())?;
@@ -98,7 +112,8 @@ impl Journal {
             io::Result::Ok(())
         };
         append().map_err(write_error(&self.path))?;
-        self.regions.extend(changed.into_iter().map(|it| (it.number, it)));
+        self.regions.extend(changed.regions.into_iter().map(|it| (it.number, it)));
+        self.processes.extend(changed.processes.into_iter().map(|it| (it.number, it.process)));
         self.slices += 1;
         Ok(())
     }
@@ -107,16 +122,16 @@ impl Journal {
     ///
     /// # Errors
     /// If what was written cannot be read again.
-    pub fn end(&mut self, head: Head, regions: Vec<NumberedRegion>) -> Result<Recording, TraceError> {
-        let facts = EndFacts { head: head.clone(), regions: self.changed(regions) };
+    pub fn end(&mut self, head: Head, facts: Facts) -> Result<Recording, TraceError> {
+        let end = EndFacts { head: head.clone(), facts: self.changed(facts) };
         // On a full disk the journal stays without an end. What is returned has it all the same.
-        let ended = json_body(END, &facts).and_then(|body| self.append(&body));
+        let ended = json_body(END, &end).and_then(|body| self.append(&body));
         self.file.seek(SeekFrom::Start(0)).map_err(write_error(&self.path))?;
         let reader = BufReader::with_capacity(1 << 20, &self.file);
         let mut recording = super::read::frames(reader)
             .and_then(|mut frames| {
                 if ended.is_err() {
-                    frames.complete(facts.head, facts.regions);
+                    frames.complete(end.head, end.facts);
                 }
                 frames.finish()
             })
@@ -125,17 +140,18 @@ impl Journal {
         Ok(recording)
     }
 
-    /// Those of the regions that are not as they were written last.
-    fn changed(&self, regions: Vec<NumberedRegion>) -> Vec<NumberedRegion> {
-        let is_new = |it: &NumberedRegion| {
+    /// What is not as it was written last.
+    fn changed(&self, mut facts: Facts) -> Facts {
+        facts.regions.retain(|it: &NumberedRegion| {
             self.regions.get(&it.number).is_none_or(|before| {
                 // While a region is there its last slice goes without saying.
                 let last_slice = if it.is_mapped { before.region.last_slice } else { it.region.last_slice };
                 let now = NumberedRegion { region: super::Region { last_slice, ..it.region.clone() }, ..*it };
                 *before != now
             })
-        };
-        regions.into_iter().filter(is_new).collect()
+        });
+        facts.processes.retain(|it: &NumberedProcess| self.processes.get(&it.number) != Some(&it.process));
+        facts
     }
 
     fn append(&mut self, body: &[u8]) -> io::Result<()> {

@@ -1,0 +1,171 @@
+//! Births and ends of the processes that a program starts, and of those that they start, whoever their parents are by then.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::mappings::{DISABLED, DUMMY, ENABLE_ON_EXEC, EXCLUDE_HYPERVISOR, EXCLUDE_KERNEL};
+use super::ring::{Record, Ring};
+use super::{Attributes, online_cpus, open_software};
+
+/// Bytes of each processor's ring: more than 1,000 births.
+const RING_BYTES: usize = 128 << 10;
+const COMM: u64 = 1 << 9;
+const TASK: u64 = 1 << 13;
+/// All records end with what a sample would have: the time.
+const SAMPLE_ID_ALL: u64 = 1 << 18;
+const SAMPLE_TIME: u64 = 1 << 2;
+const USE_CLOCK: u64 = 1 << 25;
+/// `CLOCK_MONOTONIC`, in the half of a word where it is.
+const MONOTONIC: u64 = 1 << 32;
+const CLOCK_AT: usize = 4;
+const RECORD_COMM: u32 = 3;
+const RECORD_EXIT: u32 = 4;
+const RECORD_FORK: u32 = 7;
+/// The longest name of a process.
+const NAME_BYTES: usize = 16;
+
+/// What has happened to a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskChange {
+    /// It was born. Threads are none.
+    Born {
+        /// The process that made it.
+        parent: u32,
+    },
+    /// It has another name, as it has begun a program.
+    Named(String),
+    /// Its first thread has ended.
+    Ended,
+}
+
+/// A record of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskEvent {
+    /// The process.
+    pub pid: u32,
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub change: TaskChange,
+}
+
+/// The processes of one program.
+#[derive(Debug)]
+pub struct TaskWatch {
+    rings: Vec<Ring>,
+    /// A moment, and the time of records then.
+    origin: (Instant, Duration),
+}
+
+impl TaskWatch {
+    /// Watches the programs that this very thread is going to start.
+    ///
+    /// # Errors
+    /// Permission denied without CAP_PERFMON if `kernel.perf_event_paranoid` is above 2.
+    pub fn before_start() -> io::Result<Self> {
+        let mut attributes = Attributes {
+            config: DUMMY,
+            sample_type: SAMPLE_TIME,
+            flags: DISABLED
+                | ENABLE_ON_EXEC
+                | EXCLUDE_KERNEL
+                | EXCLUDE_HYPERVISOR
+                | COMM
+                | TASK
+                | SAMPLE_ID_ALL
+                | USE_CLOCK,
+            ..Attributes::default()
+        };
+        attributes.rest[CLOCK_AT] = MONOTONIC;
+        let ring = |cpu| Ring::map(open_software(0, cpu, attributes)?, RING_BYTES);
+        let rings = online_cpus()?.into_iter().map(ring).collect::<io::Result<_>>()?;
+        let now = clock_gettime(ClockId::Monotonic);
+        let since_boot = Duration::new(now.tv_sec.max(0).cast_unsigned(), now.tv_nsec.max(0) as u32);
+        Ok(TaskWatch { rings, origin: (Instant::now(), since_boot) })
+    }
+
+    /// What has happened since the last call, in the order of time, and how many records were lost because there were too many at once.
+    pub fn drain(&mut self) -> (Vec<TaskEvent>, u64) {
+        let mut events = Vec::new();
+        let mut lost = 0;
+        let (origin, since_boot) = self.origin;
+        let moment = |record: &Record<'_>| {
+            origin + Duration::from_nanos(record.last_word()).saturating_sub(since_boot)
+        };
+        for ring in &mut self.rings {
+            lost += ring.drain(|record| {
+                let event = |(pid, change)| TaskEvent { pid, at: moment(&record), change };
+                events.extend(change(&record).map(event));
+            });
+        }
+        events.sort_by_key(|event| event.at);
+        (events, lost)
+    }
+}
+
+/// Of which process, and what.
+fn change(record: &Record<'_>) -> Option<(u32, TaskChange)> {
+    // The process, then its parent or the thread; the thread; the rest.
+    let (pid, other) = (record.word(0) as u32, (record.word(0) >> 32) as u32);
+    let thread = record.word(1) as u32;
+    let change = match record.kind {
+        RECORD_FORK if pid != other => TaskChange::Born { parent: other },
+        RECORD_EXIT if pid == thread => TaskChange::Ended,
+        RECORD_COMM if pid == other => TaskChange::Named(name(record)),
+        _ => return None,
+    };
+    Some((pid, change))
+}
+
+fn name(record: &Record<'_>) -> String {
+    let bytes: Vec<u8> =
+        (1..=NAME_BYTES as u64 / 8).flat_map(|word| record.word(word).to_ne_bytes()).collect();
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn births_and_ends_are_told_in_the_order_of_time() {
+        let mut watch = match TaskWatch::before_start() {
+            Ok(watch) => watch,
+            Err(error) => {
+                let forbidden = [io::ErrorKind::PermissionDenied, io::ErrorKind::Unsupported];
+                assert!(forbidden.contains(&error.kind()), "{error}");
+                return;
+            }
+        };
+        // The one between ends before the last, whose parent is another then.
+        let script = "(sh -c 'sleep 0.01; exec true' & ) ; wait";
+        let begun = Instant::now();
+        let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let first = child.id();
+        child.wait().unwrap();
+        let mut events = Vec::new();
+        let ends = |events: &[TaskEvent]| events.iter().filter(|it| it.change == TaskChange::Ended).count();
+        let births = |events: &[TaskEvent]| {
+            events.iter().filter(|it| matches!(it.change, TaskChange::Born { .. })).count()
+        };
+        while ends(&events) < births(&events) + 1 || births(&events) < 3 {
+            let (new, lost) = watch.drain();
+            assert_eq!(lost, 0);
+            events.extend(new);
+        }
+        let between = events.iter().find(|it| it.change == TaskChange::Born { parent: first }).unwrap();
+        let last = events.iter().find(|it| it.change == TaskChange::Born { parent: between.pid }).unwrap();
+        let names: Vec<&TaskChange> =
+            events.iter().filter(|it| it.pid == last.pid).map(|it| &it.change).collect();
+        assert_eq!(
+            names[1..],
+            [&TaskChange::Named("sh".to_owned()), &TaskChange::Named("true".to_owned()), &TaskChange::Ended]
+        );
+        let now = Instant::now();
+        assert!(begun <= between.at && between.at <= last.at && last.at <= now);
+    }
+}
