@@ -4,10 +4,13 @@ what depends on how often a busy machine lets the recorder look is tried again, 
 from __future__ import annotations
 
 import collections
+import contextlib
 import csv
 import json
 import os
 import pathlib
+import pty
+import re
 import signal
 import subprocess
 import time
@@ -417,6 +420,26 @@ def test_what_runs_already_is_looked_at_as_wholes(runs: subprocess.Popen, tmp_pa
 
     retried(attempt)
     assert runs.poll() is None, "recording has ended the program"
+
+
+def test_a_terminal_shows_how_far_a_recording_is(runs: subprocess.Popen, tmp_path: pathlib.Path) -> None:
+    def attempt() -> None:
+        ours, theirs = pty.openpty()
+        command = [binary(), "record", "-o", str(tmp_path / "shown.rec"), "--pid", str(runs.pid)]
+        recorder = subprocess.Popen([*command, "--duration", "2s", "--slice", "100ms"], stdout=subprocess.DEVNULL, stderr=theirs)
+        os.close(theirs)
+        shown = b""
+        # A terminal that nobody writes to any more ends with an error.
+        with contextlib.suppress(OSError):
+            while more := os.read(ours, 1 << 16):
+                shown += more
+        os.close(ours)
+        assert recorder.wait() == 0
+        assert re.search(rb"s of 2s  \d+ slices, [0-9.]+[KM]iB written", shown), shown
+
+    retried(attempt)
+    done = tiermem("record", "-o", str(tmp_path / "quiet.rec"), "--pid", str(runs.pid), "--duration", "500ms")
+    assert done.returncode == 0 and "written" not in done.stderr, done
 
 
 def test_what_runs_already_is_looked_at_in_granules_on_request(runs: subprocess.Popen, tmp_path: pathlib.Path) -> None:

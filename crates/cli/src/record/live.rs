@@ -16,11 +16,11 @@ use tiermem_trace::TraceError;
 use tiermem_trace::recording::{self, Journal, Recording, RegionRange, Selection, Touched};
 
 use super::Report;
+use super::shown::Shown;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::{self, Cell, Format, Rows};
 use crate::print_lines;
-use crate::source::CountingBar;
 
 /// `SIGTERM`.
 const TERMINATE: i32 = 15;
@@ -165,7 +165,8 @@ pub fn run(
     let mut journal = Journal::create(output).map_err(Failure::failed)?;
     let stop = Stop::default();
     let begun = Instant::now() + options.delay;
-    let record = |stop: &Stop, progress: &dyn Fn(usize)| live::record(&options, &mut journal, stop, progress);
+    let record =
+        |stop: &Stop, progress: &dyn Fn(&Journal)| live::record(&options, &mut journal, stop, progress);
     let recorded = watched(&args, &stop, record);
     let is_time_over = args.duration.is_some_and(|duration| begun.elapsed() >= duration) && !stop.is_asked();
     let kept = match recorded {
@@ -245,18 +246,17 @@ fn replace(
     )))
 }
 
-/// Records something until it is interrupted, under a bar of slices where no program needs the terminal.
+/// Records something until it is interrupted, and shows how far it is where no program needs the terminal.
 fn watched<T>(
     args: &LiveArgs,
     stop: &Stop,
-    record: impl FnOnce(&Stop, &dyn Fn(usize)) -> Result<T, CaptureError>,
+    record: impl FnOnce(&Stop, &dyn Fn(&Journal)) -> Result<T, CaptureError>,
 ) -> Result<T, CaptureError> {
     interrupt::pass_on(stop, Stop::stop, interrupt::Second::Ends);
-    let slices = args.duration.map(|duration| (duration.as_nanos() / args.slice.as_nanos()) as u64);
     let is_alone = args.pid.is_some() || args.machine;
-    let bar = is_alone.then(|| CountingBar::new(slices));
-    let recorded = record(stop, &|slices| bar.iter().for_each(|bar| bar.set(slices as u64)));
-    bar.iter().for_each(|bar| bar.finish(0));
+    let shown = is_alone.then(|| Shown::new(args.delay.unwrap_or_default(), args.duration));
+    let recorded = record(stop, &|journal| shown.iter().for_each(|shown| shown.set(journal)));
+    shown.iter().for_each(Shown::finish);
     recorded
 }
 

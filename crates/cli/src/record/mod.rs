@@ -3,6 +3,7 @@
 mod live;
 mod perf_lackey;
 mod physical;
+mod shown;
 
 pub use live::{ended, slice};
 

@@ -25,7 +25,7 @@ pub struct Recorded {
     pub closer_missing: Option<CaptureError>,
 }
 
-/// Records a program, and what it starts, into a journal. `progress` gets the slices so far.
+/// Records a program, and what it starts, into a journal. `progress` gets the journal after each slice.
 ///
 /// # Errors
 /// If the program cannot be started or observed, or if a source cannot work here. The journal has the slices before that.
@@ -33,7 +33,7 @@ pub fn record(
     options: &Options,
     journal: &mut Journal,
     stop: &Stop,
-    mut progress: impl FnMut(usize),
+    mut progress: impl FnMut(&Journal),
 ) -> Result<Recorded, CaptureError> {
     let started = Instant::now();
     // The program runs for so long before the recording begins.
@@ -66,7 +66,7 @@ pub fn record(
                 cut_short = Some(error);
                 break false;
             }
-            progress(journal.slices());
+            progress(journal);
             let is_over = options.duration.is_some_and(|most| begun.elapsed() >= most);
             if slice.looked.ended || stop.is_asked() || is_over {
                 break slice.looked.ended;

@@ -27,7 +27,7 @@ pub struct Options {
     pub duration: Option<Duration>,
 }
 
-/// Records all of the machine's memory into a journal until it is asked to stop. `progress` gets the slices so far. Why it ended early
+/// Records all of the machine's memory into a journal until it is asked to stop. `progress` gets the journal after each slice. Why it ended early
 /// stands beside the recording, if the journal could not be written on.
 ///
 /// # Errors
@@ -37,7 +37,7 @@ pub fn record(
     options: &Options,
     journal: &mut Journal,
     stop: &Stop,
-    mut progress: impl FnMut(usize),
+    mut progress: impl FnMut(&Journal),
 ) -> Result<(Recording, Option<TraceError>), CaptureError> {
     let ram = numa::ram().map_err(CaptureError::Machine)?;
     let mut damon = Damon::open_machine(&ram).map_err(CaptureError::Machine)?;
@@ -91,7 +91,7 @@ pub fn record(
         let slice = Slice { start_ns: start.as_nanos() as u64, end_ns: (start + length).as_nanos() as u64 };
         let written = journal.slice(&head(&damon, lost.as_deref()), slice, facts.clone(), &samples);
         cut_short = written.err();
-        progress(journal.slices());
+        progress(journal);
     }
     damon.finish();
     let mut head = head(&damon, lost.as_deref());

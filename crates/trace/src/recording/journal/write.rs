@@ -76,6 +76,11 @@ impl Journal {
         self.slices
     }
 
+    /// Bytes that are written.
+    pub fn bytes(&self) -> u64 {
+        self.whole_bytes
+    }
+
     /// Whether somebody who opens the recording's path finds this journal.
     pub fn is_in_place(&self) -> bool {
         self.temporary.is_none() && !self.is_special
