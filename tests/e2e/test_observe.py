@@ -422,6 +422,25 @@ def test_what_runs_already_is_looked_at_as_wholes(runs: subprocess.Popen, tmp_pa
     assert runs.poll() is None, "recording has ended the program"
 
 
+def test_a_recorder_finds_another_at_work(runs: subprocess.Popen, tmp_path: pathlib.Path) -> None:
+    shared = ["--pid", str(runs.pid), "--slice", "100ms"]
+    first = subprocess.Popen([binary(), "record", "-o", str(tmp_path / "first.rec"), *shared], stdout=subprocess.DEVNULL)
+    try:
+        # Its recording is there after the first slice.
+        eventually((tmp_path / "first.rec").exists, "the first recorder records")
+        for second in [], ["--inject"], ["--source", "writes"]:
+            said = failed(1, "record", "-o", str(tmp_path / "second.rec"), *shared, *second)
+            assert f"being observed already by process {first.pid}" in said and "--source faults" in said, said
+        assert not (tmp_path / "second.rec").exists()
+        # Page faults can be seen by two.
+        done = tiermem("record", "-o", str(tmp_path / "faults.rec"), *shared, "--source", "faults", "--duration", "300ms")
+        assert "observed already" not in done.stderr, done
+    finally:
+        first.send_signal(signal.SIGINT)
+        assert first.wait(PATIENCE_S) == 0
+    record(tmp_path / "second.rec", *shared, "--duration", "300ms")
+
+
 def test_a_terminal_shows_how_far_a_recording_is(runs: subprocess.Popen, tmp_path: pathlib.Path) -> None:
     def attempt() -> None:
         ours, theirs = pty.openpty()
@@ -615,7 +634,7 @@ def test_writes_of_what_runs_already_cannot_be_seen(runs: subprocess.Popen, tmp_
     out = tmp_path / "writes.rec"
     summary, said = record(out, "--source", "writes", "--pid", str(runs.pid), "--duration", "1s")
     assert summary["samples"] == 0 and runs.poll() is None
-    assert "the program ended" not in said and "agent" in said and "nothing was seen" in said
+    assert "the program ended" not in said and "agent" in said and "no access was seen" in said
 
 
 def test_a_plan_needs_two_nodes(passes: pathlib.Path, plan: pathlib.Path) -> None:

@@ -30,6 +30,7 @@ pub mod populate;
 pub mod prefetch;
 mod proc_text;
 pub mod process_advice;
+pub mod process_claim;
 pub mod process_use;
 pub mod shared_files;
 pub mod signals;

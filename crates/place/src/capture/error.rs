@@ -60,6 +60,18 @@ pub enum CaptureError {
     /// The process does not exist.
     #[error("there is no process {0}")]
     NoProcess(u32),
+    /// Another recorder looks at the process already.
+    #[error(
+        "process {pid} is being observed already{}: two recorders would clear each other's accessed bits, and both would be wrong. Wait \
+         until that one has ended, or see page faults alone with --source faults",
+        holder.map_or(String::new(), |holder| format!(" by process {holder}"))
+    )]
+    Claimed {
+        /// The process.
+        pid: u32,
+        /// The other recorder, if that can be seen.
+        holder: Option<u32>,
+    },
     /// The process belongs to another user.
     #[error("process {pid} cannot be looked at: {source}")]
     NotOurs {

@@ -10,6 +10,7 @@ use tiermem_sys::affinity::Precedence;
 use tiermem_sys::agent::{self, Agent, NoAgent};
 use tiermem_sys::perf::MappingWatch;
 use tiermem_sys::pidfd::{PidFd, Woken};
+use tiermem_sys::process_claim::ProcessClaim;
 use tiermem_trace::recording::{Executable, Source as SourceInfo};
 
 use super::maps::{self, MapLine};
@@ -145,6 +146,8 @@ pub(crate) struct Observer<'a> {
     /// Whether something as large as a granule has been mapped that nobody was told of.
     has_mapped_much: bool,
     _precedence: Option<Precedence>,
+    /// Keeps other recorders away.
+    _claim: Option<ProcessClaim>,
 }
 
 impl<'a> Observer<'a> {
@@ -156,8 +159,14 @@ impl<'a> Observer<'a> {
             Target::Command(_) => MappingWatch::before_start().map(Some),
             Target::Process(_) => Ok(None),
         };
+        // Before an agent is brought in.
+        let claim = match options.target {
+            Target::Process(pid) => options.claim(pid)?,
+            Target::Command(_) => None,
+        };
         let (process, agent) = Process::begin(options, stop)?;
-        let mut observer = Observer::of(options, process);
+        let claim = claim.map_or_else(|| options.claim(process.pid), |claim| Ok(Some(claim)))?;
+        let mut observer = Observer { _claim: claim, ..Observer::of(options, process) };
         match mappings {
             Ok(mappings) => observer.mappings = mappings,
             // Where nobody acts on them, regions are coarser without.
@@ -195,7 +204,9 @@ impl<'a> Observer<'a> {
 
     /// Attaches to a process that runs, from this slice on.
     pub fn follow(options: &'a Options, pid: u32, slice: u32) -> Result<Self, CaptureError> {
-        let mut observer = Observer { slice, ..Observer::of(options, Process::of(pid, None)?) };
+        let claim = options.claim(pid)?;
+        let mut observer =
+            Observer { slice, _claim: claim, ..Observer::of(options, Process::of(pid, None)?) };
         observer.take_agent(options.agent.then(|| agent::attach(pid)));
         observer.open_sources()?;
         Ok(observer)
@@ -230,6 +241,7 @@ impl<'a> Observer<'a> {
             // A recorder that has to wait for a processor sees long windows alone, in which all hot granules are alike. The program,
             // which was started before, has its own priority.
             _precedence: Precedence::take(),
+            _claim: None,
         }
     }
 

@@ -5,6 +5,8 @@ use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use tiermem_sys::process_claim::{ClaimError, ProcessClaim};
+
 use super::CaptureError;
 use super::sampling::Source;
 use super::sampling::damon::Damon;
@@ -100,6 +102,24 @@ pub struct Options {
 }
 
 impl Options {
+    /// Claims a process if a source changes what another recorder sees, or the agent does; `None` if none does, or if the process is none
+    /// that can be claimed.
+    ///
+    /// # Errors
+    /// If another recorder looks at it.
+    pub(super) fn claim(&self, pid: u32) -> Result<Option<ProcessClaim>, CaptureError> {
+        let is_exclusive = |kind: &SourceKind| matches!(kind, SourceKind::Refs | SourceKind::Writes);
+        if !self.sources.iter().any(is_exclusive) {
+            return Ok(None);
+        }
+        match ProcessClaim::take(pid) {
+            Ok(claim) => Ok(Some(claim)),
+            Err(ClaimError::Taken { holder }) => Err(CaptureError::Claimed { pid, holder }),
+            // Why it cannot be observed is told by what needs more of it.
+            Err(ClaimError::System(_)) => Ok(None),
+        }
+    }
+
     /// Whether they can be followed at all.
     pub(super) fn check(&self) -> Result<(), CaptureError> {
         let closer = self.closer.iter().map(|closer| closer.granule_bytes);
