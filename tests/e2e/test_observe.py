@@ -417,9 +417,19 @@ def test_what_runs_already_is_looked_at_as_wholes(runs: subprocess.Popen, tmp_pa
         assert summary["ended"] == "stopped" and summary["program_cpu_s"] == 0
         assert said.startswith("tiermem: refs: there was no agent") and "as wholes" in said
         assert regions(out)[0]["bytes"] >= 64 * MIB
+        assert summary["unknown_heat_share"] > 0.5, summary
+        # No more is touched than there is.
+        resident = int(pathlib.Path(f"/proc/{runs.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        assert 32 * MIB < summary["touched_bytes"] <= resident, summary
 
     retried(attempt)
     assert runs.poll() is None, "recording has ended the program"
+    page = tmp_path / "pid.html"
+    assert tiermem("heatmap", str(out), "-o", str(page)).returncode == 0
+    assert "Which memory is hot is not known" in page.read_text()
+    for command in ["plan", str(out)], ["sim", "place", str(out)]:
+        said = failed(1, *command, "--fast", "16MiB")
+        assert "--inject" in said and "--source damon" in said, said
 
 
 def test_a_recorder_finds_another_at_work(runs: subprocess.Popen, tmp_path: pathlib.Path) -> None:
@@ -468,6 +478,8 @@ def test_what_runs_already_is_looked_at_in_granules_on_request(runs: subprocess.
         summary, said = record(out, "--pid", str(runs.pid), "--inject", "--duration", "2s", "--slice", "200ms", "--granule", "1MiB")
         assert summary["ended"] == "stopped" and "no agent" not in said
         assert len({row["granule"] for row in table(out, MIB)}) >= 32
+        assert summary["unknown_heat_share"] == 0, summary
+        assert tiermem("plan", str(out), "--fast", "16MiB").returncode == 0
 
     retried(attempt)
     assert runs.poll() is None, "recording has ended the program"

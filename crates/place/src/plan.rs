@@ -29,6 +29,14 @@ impl Recorded {
         if granule_bytes == 0 || !granule_bytes.is_multiple_of(4096) {
             return Err(format!("a granule of {granule_bytes} bytes cannot be moved: pages have 4096"));
         }
+        if let Some(share) = recording.unknown_heat(selection, None, granule_bytes) {
+            let percent = share * 100.0;
+            return Err(format!(
+                "it is not known which memory is hot: {percent:.0}% of the accesses are of mappings that were looked at as wholes. Record the \
+                 program from its start, or a running one with --pid PID --inject or --source damon (the notes of the recording say what \
+                 was in the way)"
+            ));
+        }
         let all: u64 = recording.head.regions.iter().map(|region| region.bytes.div_ceil(granule_bytes)).sum();
         if all.saturating_mul(recording.head.slices.len() as u64) > 1 << 30 {
             return Err(format!("{all} granules in each slice are too many; take a coarser granule"));
@@ -123,7 +131,7 @@ pub fn planned(region: &Region) -> PlannedRegion {
 mod tests {
     use super::*;
     use tiermem_base::Op;
-    use tiermem_trace::recording::{Head, Level, Mode, NODE_UNKNOWN, Sample, Slice};
+    use tiermem_trace::recording::{Head, Level, Mode, NODE_UNKNOWN, Sample, Slice, Source};
 
     #[test]
     fn small_regions_take_the_memory_that_they_touched() {
@@ -153,5 +161,11 @@ mod tests {
         let recording = Recording { head, samples };
         let recorded = Recorded::of(&recording, &Selection::default(), 1 << 20).unwrap();
         assert_eq!((recorded.regions.len(), recorded.small_bytes), (1, 8192));
+        // Where heat is not known there is nothing to plan by.
+        let mut whole = recording;
+        whole.samples[0].bytes = 4 << 20;
+        whole.head.sources = vec![Source { name: "refs".to_owned(), ..Source::default() }];
+        let refused = Recorded::of(&whole, &Selection::default(), 1 << 20).unwrap_err();
+        assert!(refused.contains("50% of the accesses") && refused.contains("--inject"), "{refused}");
     }
 }

@@ -33,6 +33,7 @@ const FIELDS: &[&str] = &[
     "regions_touched",
     "mapped_bytes",
     "touched_bytes",
+    "unknown_heat_share",
     "initialisation_slices",
     "samples",
     "recorder_cpu_s",
@@ -299,6 +300,11 @@ fn touched(recording: &Recording) -> (usize, u64) {
     (accessed.len(), touched.iter().map(Touched::bytes).sum())
 }
 
+/// The share of accesses that are known to no granule, if it is much.
+fn unknown_heat(recording: &Recording) -> Option<f64> {
+    recording.unknown_heat(&Selection::default(), None, recording.head.granule_bytes)
+}
+
 fn rows(recording: &Recording, ended: &str) -> Rows {
     let head = &recording.head;
     let (regions, bytes) = touched(recording);
@@ -311,6 +317,7 @@ fn rows(recording: &Recording, ended: &str) -> Rows {
         Cell::Count(regions as u64),
         Cell::Count(head.regions.iter().map(|region| region.bytes).sum()),
         Cell::Count(bytes),
+        Cell::Number(unknown_heat(recording).unwrap_or(0.0), 4),
         Cell::Count(initialisation.map_or(0, |it| it.slices as u64)),
         Cell::Count(recording.samples.len() as u64),
         Cell::Number(head.cost.recorder_cpu_s, 3),
@@ -344,6 +351,11 @@ fn write_table(mut out: &mut impl Write, recording: &Recording, ended: &str) -> 
     )?;
     let granule = Bytes(head.granule_bytes);
     line("touched", Bytes(bytes).to_string(), format!("seen in granules of {granule}, or whole mappings"))?;
+    if let Some(share) = unknown_heat(recording) {
+        let remark =
+            format!("{:.0}% of the accesses went to mappings that were looked at as wholes", share * 100.0);
+        line("heat", "unknown".to_owned(), remark)?;
+    }
     if let Some(found) = recording.initialisation(&Selection::default()) {
         let share = found.share * 100.0;
         line(

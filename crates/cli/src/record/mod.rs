@@ -64,6 +64,7 @@ Fields of the report:
   processes                     processes in the recording: the program and what it started
   regions, regions_touched      regions of the program; regions that were accessed
   mapped_bytes, touched_bytes   bytes of the regions; of the granules that were accessed, the bytes in memory
+  unknown_heat_share            share of the accesses to mappings that were looked at as wholes; 0 if below a tenth
   initialisation_slices         first slices in which the program touched most of its memory for the first time; 0 if not told apart
   samples                       rows of the recording
   recorder_cpu_s                processor time of this command

@@ -284,8 +284,9 @@
     $("zoomout").hidden = !zoomed;
     const window = zoomed ? `granules ${count(state.from)} to ${count(state.to - 1)} of ${count(region.granules)}` : `${count(region.granules)} granules`;
     const peak = region.peaks[0] ? ` Strongest ${region.peaks[0][2]}.` : " No period stands out.";
+    const unknown = region.unknown ? " It was looked at as a whole: which parts of it are hot is not known." : "";
     const near = state.slice >= 0 && !region.exact ? " Values of single slices are rounded to 2%." : "";
-    $("remark").textContent = `${bytes(region.bytes)}, ${region.kind}; ${window} of ${bytes(region.granuleBytes)}; ${data.what}.${peak}${near}`;
+    $("remark").textContent = `${bytes(region.bytes)}, ${region.kind}; ${window} of ${bytes(region.granuleBytes)}; ${data.what}.${peak}${near}${unknown}`;
     document.querySelectorAll("#views button").forEach((button) => button.setAttribute("aria-pressed", button.dataset.view === state.view));
     document.querySelectorAll("#regions button").forEach((button) => {
       button.closest("tr").toggleAttribute("aria-current", Number(button.dataset.region) === state.region);

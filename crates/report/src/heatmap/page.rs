@@ -98,7 +98,12 @@ fn answer(look: &Look, regions: &[PageRegion], sum: f64) -> (String, String) {
     let (each, curve) = working_set::together(fields(regions));
     let touched = curve.last().copied().unwrap_or(0);
     let most = working_set::bytes_for_share(fields(regions), 0.9);
-    let headline = format!("Nine tenths of the {noun} go to {}", bytes(most as f64));
+    let granule_bytes = first.field.window.granule_bytes;
+    let unknown = look.recording.unknown_heat(&look.selection, None, granule_bytes);
+    let headline = match unknown {
+        None => format!("Nine tenths of the {noun} go to {}", bytes(most as f64)),
+        Some(_) => "Which memory is hot is not known".to_owned(),
+    };
     let mean = each.iter().sum::<u64>() as f64 / each.len().max(1) as f64;
     let mut lead = format!(
         "{} {noun}, {} of them to {}. {} were touched in all, {} in a slice on average.",
@@ -108,6 +113,10 @@ fn answer(look: &Look, regions: &[PageRegion], sum: f64) -> (String, String) {
         bytes(touched as f64),
         bytes(mean)
     );
+    if let Some(share) = unknown {
+        let share = Quantity::Share.tick(share);
+        let _ = write!(lead, " {share} of the {noun} went to mappings that were looked at as wholes.");
+    }
     if let Some(found) = look.recording.initialisation(&look.selection) {
         let share = found.share * 100.0;
         let _ = write!(
@@ -235,6 +244,7 @@ fn region_data(look: &Look, field: &Field, tells_level: bool) -> Value {
         "fileOffset": region.filter(|region| region.path.is_some()).map(|region| region.file_offset),
         "permissions": region.map(|region| region.permissions.as_str()),
         "bytes": field.window.bytes,
+        "unknown": look.is_unknown(field),
         "granuleBytes": granule_bytes,
         "firstGranule": field.first_granule,
         "granules": heat.granules(),

@@ -148,6 +148,21 @@ fn page_table_and_picture_count_the_bytes_that_were_in_memory() {
 }
 
 #[test]
+fn heat_that_is_not_known_is_called_so() {
+    let mut recording = recording();
+    let known = texts(&map(&look(&recording), &fields(&recording)[0]));
+    assert!(!known.contains("not known"), "{known}");
+    recording.samples.retain(|it| it.region == 0 && it.offset == 0);
+    recording.samples.iter_mut().for_each(|it| it.bytes = 4096 * 256);
+    let fields = fields(&recording);
+    assert!(texts(&map(&look(&recording), &fields[0])).contains("which parts are hot is not known"));
+    let regions: Vec<PageRegion> = fields.into_iter().map(|field| PageRegion { field }).collect();
+    let html = page(&look(&recording), "app.rec", &regions, 0);
+    assert!(html.contains("Which memory is hot is not known") && html.contains("\"unknown\":true"));
+    assert!(html.contains("100% of the accesses went to mappings"), "{html}");
+}
+
+#[test]
 fn shares_are_of_accesses_of_which_the_level_is_known() {
     let recording = recording();
     let fields = fields(&recording);

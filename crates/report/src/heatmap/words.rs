@@ -98,14 +98,21 @@ impl Look<'_> {
     pub(super) fn remark(&self, field: &Field) -> String {
         let granules = field.granules();
         let window = &field.window;
+        let unknown = if self.is_unknown(field) { "; which parts are hot is not known" } else { "" };
         format!(
-            "{} in {} of {}; {}; {}",
+            "{} in {} of {}; {}; {}{unknown}",
             bytes(window.bytes as f64),
             several(granules, "granule", "granules"),
             bytes(window.granule_bytes as f64),
             slices(self.recording, &field.slices),
             self.what()
         )
+    }
+
+    /// Whether it is not known which granules of a field are hot.
+    pub(super) fn is_unknown(&self, field: &Field) -> bool {
+        let window = &field.window;
+        self.recording.unknown_heat(&self.selection, Some(window.region), window.granule_bytes).is_some()
     }
 
     /// What the colour of no access is.

@@ -15,6 +15,7 @@ mod of_slices;
 mod region_range;
 mod select;
 mod touched;
+mod unknown_heat;
 
 pub use file::{NO_REGIONS, looks_like_one, read, write};
 pub use from_trace::{FromTrace, FromTraceError, GAP_BYTES};

@@ -27,6 +27,8 @@ use tiermem_trace::recording;
 use super::granules::{Division, is_file};
 use super::{Seen, Shape, Source};
 
+/// The system's error for a process that has ended (`ESRCH`).
+const NO_PROCESS: i32 = 3;
 /// Windows of a slice, where looking takes so little time.
 const WINDOWS_MAX: u32 = 12;
 /// Time that the walk takes for a mapping, in pages of it.
@@ -37,7 +39,8 @@ pub(in crate::capture) struct Refs {
     sampler: Sampler,
     division: Division,
     spans: Vec<Span>,
-    has_agent: bool,
+    /// Whether it had to look without an agent.
+    lacks_agent: bool,
     is_window: bool,
     clears_at_once: bool,
     /// Huge pages that are mapped page by page now.
@@ -94,7 +97,7 @@ impl Refs {
             sampler: Sampler::new(Settings { clearing, ..Settings::default() }),
             division: Division::default(),
             spans: Vec::new(),
-            has_agent: false,
+            lacks_agent: false,
             is_window: false,
             clears_at_once: clearing == Clearing::AtOnce,
             examined: Vec::new(),
@@ -240,7 +243,7 @@ impl Source for Refs {
         let tables = &mut self.tables;
         tables.wanted.clear();
         tables.wanted.extend(shape.mappings.iter().map(|line| (line.start, line.end, is_file(line))));
-        self.has_agent |= agent.is_some();
+        self.lacks_agent |= agent.is_none();
         if let Some(agent) = agent {
             if self.division.has_news(shape) {
                 // Granules begin with a huge page where there may be any.
@@ -316,10 +319,10 @@ impl Source for Refs {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if !self.has_agent {
+        if self.lacks_agent {
             notes.push(
-                "refs: there was no agent within the program (it ran already, or is linked statically), so its mappings were \
-                 looked at as wholes; start it with `tiermem record` to see granules"
+                "refs: there was no agent within the program, so its mappings were looked at as wholes, and which parts of them are \
+                 hot is not known; with --pid, --inject brings one in"
                     .to_owned(),
             );
         }
@@ -346,7 +349,9 @@ impl Source for Refs {
                 self.too_fast
             ));
         }
-        if let Err(error) = &self.tables.clock {
+        // A program that has ended by then is no reason for advice.
+        let refused = self.tables.clock.as_ref().err().filter(|error| error.raw_os_error() != Some(NO_PROCESS));
+        if let Some(error) = refused {
             notes.push(format!(
                 "refs: how long the program ran within a window is not known ({error}); kernel.perf_event_paranoid of 2 or \
                  CAP_PERFMON allows it. Where it had to wait for a processor its heat is told too low"
