@@ -155,11 +155,19 @@ def test_the_page_in_a_browser(recording: pathlib.Path, tmp_path: pathlib.Path, 
       const tip = document.getElementById("tip"), body = document.body, picture = document.getElementById("picture");
       const wait = (ms) => new Promise((done) => setTimeout(done, ms));
       while (!body.dataset.ready) await wait(20);
+      const written = CanvasRenderingContext2D.prototype.fillText;
+      let words = [];
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {
+        words.push(text);
+        return written.call(this, text, ...at);
+      };
       picture.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
       body.dataset.key = tip.hidden ? "" : tip.innerText;
       const seen = [];
       for (const button of document.querySelectorAll("#views button")) {
+        words = [];
         button.click();
+        body.dataset["words" + button.dataset.view] = words.join("|");
         const box = picture.getBoundingClientRect();
         picture.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + 0.3 * box.width, clientY: box.top + 100 }));
         const copy = new OffscreenCanvas(picture.width, picture.height).getContext("2d", { willReadFrequently: true });
@@ -194,6 +202,12 @@ def test_the_page_in_a_browser(recording: pathlib.Path, tmp_path: pathlib.Path, 
     assert "granule" in body[0] and "offset" in body[0] and "llama.gguf" in body[0]
     seen = dict(entry.split(":") for entry in re.search(r'data-seen="([^"]*)"', body[0])[1].split())
     assert seen == dict.fromkeys(["map", "slices", "scatter", "autocorrelation", "path", "wss"], "true")
+    # Each colour and each line has its name.
+    written = dict(re.findall(r'data-words(\w+)="([^"]*)"', body[0]))
+    assert "never accessed" in written["map"] and "never accessed" in written["slices"], written
+    assert "hotspot" in written["path"] and "its reach" in written["path"], written
+    assert "behind the end" in written["map"] + written["slices"], written
+    assert "since the start" in written["wss"] and "in each slice" in written["wss"], written
     assert re.search(r'data-played="slice \d+', body[0]) and 'data-second="anon 1"' in body[0]
     # Nothing sticks out to the right.
     assert int(re.search(r'data-wide="([^"]*)"', body[0])[1]) <= 0

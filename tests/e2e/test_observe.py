@@ -285,6 +285,61 @@ def test_touched_bytes_are_those_in_memory(tmp_path: pathlib.Path) -> None:
     retried(attempt)
 
 
+# Fills 64 MiB, and writes the last 8 of them from then on.
+BEGINS = """if 1:
+    import mmap, time
+    memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for at in range(0, 64 << 20, 4096):
+        memory[at] = 1
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        for at in range(56 << 20, 64 << 20, 4096):
+            memory[at] = 1
+"""
+
+
+def test_how_a_program_begins_is_told_and_can_be_left_out(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "begins.rec"
+
+    def attempt() -> None:
+        summary, _ = record(out, "--slice", "200ms", "--granule", "1MiB", "--", "python3", "-c", BEGINS)
+        begins = summary["initialisation_slices"]
+        assert 0 < begins < summary["slices"] / 2, summary
+        page = tmp_path / "begins.html"
+        assert tiermem("heatmap", str(out), "-o", str(page)).returncode == 0
+        assert "for the first time in slice" in page.read_text()
+        made = tiermem("plan", str(out), "--fast", "12MiB", "--format", "json")
+        assert made.returncode == 0 and f"give --slices {begins}.." in made.stderr, made
+        # Two more, in which it may still have been filling its memory.
+        later = tiermem("plan", str(out), "--fast", "12MiB", "--slices", f"{begins + 2}..", "--format", "json")
+        assert later.returncode == 0 and later.stderr == "", later
+        whole, rest = (json.loads(it.stdout)["predicted"]["slow_share_before"] for it in (made, later))
+        # What was touched first is in its way, unless it does not count.
+        assert whole > 0.4 and rest < 0.2, (whole, rest)
+
+    retried(attempt)
+    assert "slices 0 to" in failed(2, "plan", str(out), "--fast", "12MiB", "--slices", "999")
+
+
+def test_a_recording_begins_later_on_request(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "later.rec"
+
+    def attempt() -> None:
+        summary, _ = record(
+            out, "--delay", "1500ms", "--source", "faults", "--slice", "200ms", "--granule", "1MiB", "--", "python3", "-c", BEGINS
+        )
+        # It had filled its memory before, and its beginning is not there.
+        assert summary["slices"] > 2 and summary["initialisation_slices"] == 0, summary
+        assert summary["touched_bytes"] < 16 * MIB, summary
+
+    retried(attempt)
+
+
+def test_a_program_that_ends_before_its_recording_begins_leaves_it_empty(tmp_path: pathlib.Path) -> None:
+    summary, said = record(tmp_path / "ended.rec", "--delay", "600s", "--", "true")
+    assert summary["samples"] == 0 and "before anything was seen of it" in said
+
+
 def test_a_part_is_looked_at_more_closely(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "closer.rec"
     # Read so slowly that most pages are touched in few slices. On a busy machine the recorder's windows are as long as a slice or

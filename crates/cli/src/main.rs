@@ -11,6 +11,7 @@ mod interrupt;
 mod ladder;
 mod mrc;
 mod numa_nodes;
+mod numbers;
 mod output;
 mod partition;
 mod plan;

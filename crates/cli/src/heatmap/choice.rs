@@ -5,47 +5,6 @@ use std::str::FromStr;
 use tiermem_base::Bytes;
 use tiermem_trace::recording::{Candidate, Mode, NAME_WORDS, Recording, RegionRange, choose};
 
-/// A range, or a list of numbers and ranges.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Numbers(Vec<(usize, usize)>);
-
-impl FromStr for Numbers {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a list such as 0-9 or 0,5,10-12");
-        let number = |text: &str| text.trim().parse::<usize>().map_err(|_| wrong());
-        let range = |part: &str| match part.split_once('-') {
-            Some((from, to)) => {
-                let (from, to) = (number(from)?, number(to)?);
-                if from <= to { Ok((from, to)) } else { Err(wrong()) }
-            }
-            None => number(part).map(|one| (one, one)),
-        };
-        text.split(',').map(range).collect::<Result<_, _>>().map(Numbers)
-    }
-}
-
-impl Numbers {
-    /// The numbers below `count`, ascending; the first that is not, if there is one.
-    pub fn below(&self, count: usize) -> Result<Vec<usize>, usize> {
-        let beyond = self.0.iter().find(|(_, to)| *to >= count);
-        if let Some((from, _)) = beyond {
-            return Err((*from).max(count));
-        }
-        let mut numbers: Vec<usize> = self.0.iter().flat_map(|(from, to)| *from..=*to).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        Ok(numbers)
-    }
-
-    /// The first number and the last.
-    pub fn ends(&self) -> (usize, usize) {
-        let first = self.0.iter().map(|range| range.0).min().unwrap_or(0);
-        (first, self.0.iter().map(|range| range.1).max().unwrap_or(0))
-    }
-}
-
 /// `--columns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnChoice {
@@ -138,13 +97,7 @@ mod tests {
     use tiermem_trace::recording::{Head, Region};
 
     #[test]
-    fn lists_and_stretches_are_read_and_mistakes_are_told() {
-        let numbers: Numbers = "7,0-2,1".parse().unwrap();
-        assert_eq!(numbers.below(8), Ok(vec![0, 1, 2, 7]));
-        assert_eq!((numbers.below(5), numbers.ends()), (Err(7), (0, 7)));
-        for wrong in ["", "a", "3-1", "-1", "1-"] {
-            assert!(wrong.parse::<Numbers>().is_err(), "{wrong}");
-        }
+    fn stretches_are_read_and_mistakes_are_told() {
         let region_of = |name: &str, bytes| Region { name: name.to_owned(), bytes, ..Region::default() };
         let regions = vec![region_of("heap", 1 << 20), region_of("a:0+1", 4096)];
         let recording = Recording { head: Head { regions, ..Head::default() }, samples: Vec::new() };

@@ -18,8 +18,9 @@ use tiermem_report::heatmap::{
 use tiermem_trace::recording::{LevelChoice, Mode, Recording, RegionRange, Selection, parse_level};
 use tiermem_trace::{Addresses, Format as TraceFormat};
 
-use self::choice::{ColumnChoice, Numbers};
+use self::choice::ColumnChoice;
 use crate::failure::Failure;
+use crate::numbers::Numbers;
 use crate::output::{Format, print_rows};
 use crate::print_text::print_text;
 use crate::process_choice;
@@ -116,7 +117,7 @@ pub struct Options {
     /// Source of the accesses, if a recording has several [default: the first].
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// Slices to draw side by side, such as 0-9 or 0,5,10.
+    /// Slices to draw side by side, such as 0-9, 3.. or 0,5,10.
     #[arg(long, value_name = "LIST")]
     slices: Option<Numbers>,
     /// Sum the slices of --slices into one picture.
@@ -399,7 +400,7 @@ impl<'a> Asked<'a> {
         }
         let end = window.offset.saturating_add(window.bytes);
         let offset = window.offset.max(size.saturating_mul(from as u64));
-        let to = end.min(size.saturating_mul(to as u64 + 1));
+        let to = end.min(size.saturating_mul((to as u64).saturating_add(1)));
         Ok(RegionRange { offset, bytes: to.saturating_sub(offset).max(1), ..window })
     }
 

@@ -10,6 +10,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::{Bytes, Nanos};
 use tiermem_model::placement::{Plan, Span};
+use tiermem_trace::recording::{Recording, Selection};
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
@@ -20,6 +21,7 @@ pub use self::placement_args::HowArgs;
 const HELP: &str = "\
 Examples:
   tiermem plan app.rec --fast 2GiB -o app.plan.json
+  tiermem plan app.rec --fast 2GiB --slices 3..                 # without the slices in which the program begins
   tiermem plan app.rec --fast 2GiB --granule 2MiB --move-bandwidth 4GiB
   tiermem plan app.rec --fast 2GiB --move-bandwidth measured   # on the machine where it will run
   tiermem plan app.rec --config tiers.toml                      # for its first two [[tier]] tables
@@ -71,6 +73,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let fast_bytes = options.how.fast_bytes(options.fast)?.unwrap_or_default();
     let (recording, recorded) = options.how.read(&options.recording, None)?;
     let name = options.recording.display().to_string();
+    tell_initialisation(options, &recording);
     let plan = recorded
         .plan(&recording, &name, fast_bytes, &options.how.assumed()?)
         .map_err(|reason| Failure::failed(anyhow!("{name}: {reason}")))?;
@@ -86,6 +89,22 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         format => output::print_rows(format, &rows(&plan)),
     };
     printed.map_err(|error| Failure::writing("the plan", error))
+}
+
+/// Says how to leave out how the program begins, if that counts.
+fn tell_initialisation(options: &Options, recording: &Recording) {
+    if options.how.slices.is_some() {
+        return;
+    }
+    if let Some(found) = recording.initialisation(&Selection::default()) {
+        eprintln!(
+            "tiermem: in {} the program touched {:.0}% of its memory for the first time (initialisation); to plan for what comes after, \
+             give --slices {}..",
+            found.range(),
+            found.share * 100.0,
+            found.slices
+        );
+    }
 }
 
 /// Reads a plan for another command.

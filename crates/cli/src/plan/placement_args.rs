@@ -13,6 +13,7 @@ use tiermem_trace::recording::{self, LevelChoice, Recording, Selection, parse_le
 
 use crate::failure::Failure;
 use crate::numa_nodes;
+use crate::numbers::Numbers;
 use crate::process_choice;
 use crate::tiers;
 
@@ -22,6 +23,9 @@ pub struct HowArgs {
     /// Unit of moving, a multiple of 4KiB [default: the recording's granule].
     #[arg(long, value_name = "SIZE")]
     pub granule: Option<Bytes>,
+    /// Only these slices count, such as 3..20 or 3.. to leave out how the program begins.
+    #[arg(long, value_name = "A..B")]
+    pub slices: Option<Numbers>,
     /// Source whose counts are used, if the recording has several [default: the first].
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
@@ -149,12 +153,15 @@ impl HowArgs {
     /// Reads a recording, and takes what is wanted of it.
     pub fn read(&self, path: &Path, granule_bytes: Option<u64>) -> Result<(Recording, Recorded), Failure> {
         let all = recording::read(path).map_err(Failure::failed)?;
-        let recording = process_choice::placed(all, self.process.as_deref())?;
+        let mut recording = process_choice::placed(all, self.process.as_deref())?;
         if let Some(why) = recording.emptiness() {
             return Err(Failure::failed(anyhow!("{}: {why}", path.display())));
         }
         if let Some(note) = recording.incompleteness() {
             eprintln!("tiermem: {note}");
+        }
+        if let Some(slices) = &self.slices {
+            recording = of_slices(&recording, slices)?;
         }
         let sources = &recording.head.sources;
         let source = match &self.source {
@@ -172,6 +179,16 @@ impl HowArgs {
             .map_err(|reason| Failure::failed(anyhow!("{}: {reason}", path.display())))?;
         Ok((recording, recorded))
     }
+}
+
+/// What was recorded in some slices.
+fn of_slices(recording: &Recording, slices: &Numbers) -> Result<Recording, Failure> {
+    let count = recording.head.slices.len();
+    let chosen = slices.below(count).map_err(|beyond| {
+        let last = count.saturating_sub(1);
+        Failure::usage(anyhow!("there is no slice {beyond}; the recording has slices 0 to {last}"))
+    })?;
+    Ok(recording.of_slices(&chosen))
 }
 
 #[cfg(test)]

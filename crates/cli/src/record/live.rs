@@ -33,6 +33,7 @@ const FIELDS: &[&str] = &[
     "regions_touched",
     "mapped_bytes",
     "touched_bytes",
+    "initialisation_slices",
     "samples",
     "recorder_cpu_s",
     "agent_cpu_s",
@@ -68,6 +69,9 @@ pub struct LiveArgs {
     /// Disable huge pages for the program; a huge page has a single accessed bit.
     #[arg(long)]
     small_pages: bool,
+    /// Begin the recording so long after the program's start; with --pid, after the command's start.
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["machine", "physical", "import"])]
+    pub delay: Option<Duration>,
     /// Record for this time; the program goes on.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
@@ -154,12 +158,13 @@ pub fn run(
         // A process that runs is left alone unless that is asked for.
         agent: if args.pid.is_some() { args.inject } else { !args.no_agent },
         children: !args.no_children,
+        delay: args.delay.unwrap_or_default(),
         duration: args.duration,
     };
     // What cannot be written is no reason to start a program.
     let mut journal = Journal::create(output).map_err(Failure::failed)?;
     let stop = Stop::default();
-    let begun = Instant::now();
+    let begun = Instant::now() + options.delay;
     let record = |stop: &Stop, progress: &dyn Fn(usize)| live::record(&options, &mut journal, stop, progress);
     let recorded = watched(&args, &stop, record);
     let is_time_over = args.duration.is_some_and(|duration| begun.elapsed() >= duration) && !stop.is_asked();
@@ -297,6 +302,7 @@ fn touched(recording: &Recording) -> (usize, u64) {
 fn rows(recording: &Recording, ended: &str) -> Rows {
     let head = &recording.head;
     let (regions, bytes) = touched(recording);
+    let initialisation = recording.initialisation(&Selection::default());
     let row = vec![
         Cell::Count(head.slices.len() as u64),
         Cell::Number(head.cost.wall_s, 3),
@@ -305,6 +311,7 @@ fn rows(recording: &Recording, ended: &str) -> Rows {
         Cell::Count(regions as u64),
         Cell::Count(head.regions.iter().map(|region| region.bytes).sum()),
         Cell::Count(bytes),
+        Cell::Count(initialisation.map_or(0, |it| it.slices as u64)),
         Cell::Count(recording.samples.len() as u64),
         Cell::Number(head.cost.recorder_cpu_s, 3),
         Cell::Number(head.cost.agent_cpu_s, 3),
@@ -337,6 +344,14 @@ fn write_table(mut out: &mut impl Write, recording: &Recording, ended: &str) -> 
     )?;
     let granule = Bytes(head.granule_bytes);
     line("touched", Bytes(bytes).to_string(), format!("seen in granules of {granule}, or whole mappings"))?;
+    if let Some(found) = recording.initialisation(&Selection::default()) {
+        let share = found.share * 100.0;
+        line(
+            "initialisation",
+            found.range(),
+            format!("{share:.0}% of that was touched there for the first time"),
+        )?;
+    }
     let share = |seconds: f64| format!("{:.1}% of one processor", 100.0 * seconds / cost.wall_s.max(1e-9));
     line("recorder", format!("{:.2} s", cost.recorder_cpu_s), share(cost.recorder_cpu_s))?;
     line("agent", format!("{:.3} s", cost.agent_cpu_s), "within the program".to_owned())?;

@@ -24,6 +24,7 @@ const HELP: &str = "\
 Examples:
   tiermem record -o app.rec -- ./app --its-own flags           # pages referenced, 4 MiB granules, 1 s slices
   tiermem record --slice 100ms --granule 1MiB -o app.rec -- ./app
+  tiermem record --delay 30s --duration 10s -o app.rec -- ./app # from 30 s after its start, for 10 s
   tiermem record --closer model.gguf=64KiB -o app.rec -- ./app # finer granules for one mapped file
   tiermem record --source refs --source writes -o app.rec -- ./app
   tiermem record --source lackey --granule 4KiB --slice 10ms -o small.rec -- ./small
@@ -62,6 +63,7 @@ Fields of the report:
   processes                     processes in the recording: the program and what it started
   regions, regions_touched      regions of the program; regions that were accessed
   mapped_bytes, touched_bytes   bytes of the regions; of the granules that were accessed, the bytes in memory
+  initialisation_slices         first slices in which the program touched most of its memory for the first time; 0 if not told apart
   samples                       rows of the recording
   recorder_cpu_s                processor time of this command
   agent_cpu_s                   processor time of the agent
@@ -143,6 +145,11 @@ fn record(options: Options) -> Result<(), Failure> {
             Source::PerfMem | Source::Lackey => None,
         })
         .collect();
+    if kinds.is_none() && live.delay.is_some() {
+        return Err(Failure::usage(anyhow!(
+            "perf-mem and lackey record from the program's start; leave --delay out"
+        )));
+    }
     match (kinds, live.source.as_slice()) {
         (Some(kinds), _) => live::run(live, kinds, command, &output, &report),
         (None, [Source::PerfMem]) => perf_lackey::perf_mem(&perf, &live, command, &output, &report),

@@ -120,6 +120,7 @@ pub fn run(
             children: false,
             small_pages: false,
             agent: true,
+            delay: Duration::ZERO,
             duration: None,
         },
         placement: match args.follow {

@@ -279,6 +279,7 @@ impl Counter {
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or_default()
                 .as_nanos() as u64,
+            delay_ns: 0,
             command: words.collect(),
             executable: Executable { path: name.to_string_lossy().into_owned(), build_id: None },
             granule_bytes,

@@ -35,8 +35,11 @@ pub fn record(
     stop: &Stop,
     mut progress: impl FnMut(usize),
 ) -> Result<Recorded, CaptureError> {
-    let begun = Instant::now();
-    let began_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let started = Instant::now();
+    // The program runs for so long before the recording begins.
+    let begun = started + options.delay;
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + options.delay;
+    let began_unix_ns = began.as_nanos() as u64;
     let [cpu_before, children_before] = spent();
     std::thread::scope(|scope| {
         let tree = ProcessTree::begin(scope, options, stop, begun)?;
@@ -81,7 +84,7 @@ pub fn record(
             ));
         }
         if !has_seen {
-            head.notes.push(nothing_seen(begun.elapsed(), journal.slices(), ending));
+            head.notes.push(nothing_seen(started.elapsed(), journal.slices(), ending));
         }
         // Of a program of which nothing was seen it is not known.
         let closer_missing = recorder.closer_missing().filter(|_| has_seen);
@@ -163,6 +166,7 @@ impl Recorder<'_, '_> {
             command,
             executable: first.map(|first| first.identity.executable.clone()).unwrap_or_default(),
             began_unix_ns: self.began_unix_ns,
+            delay_ns: self.options.delay.as_nanos() as u64,
             granule_bytes: self.options.granule_bytes,
             slices: Vec::new(),
             sources: sources.collect(),

@@ -26,6 +26,8 @@ const NO_PROCESS: i32 = 3;
 /// So long, in so many moments, a process is waited for that has no memory as it is about to begin another program.
 const MOMENTS: u32 = 100;
 const MOMENT: Duration = Duration::from_millis(1);
+/// So often what the kernel tells is taken in while nothing is observed.
+const DRAINED_EACH: Duration = Duration::from_millis(100);
 
 /// The process that is recorded.
 pub(crate) struct Process {
@@ -166,8 +168,29 @@ impl<'a> Observer<'a> {
             )),
         }
         observer.take_agent(agent);
+        observer.let_run(stop, options.delay);
         observer.open_sources()?;
         Ok(observer)
+    }
+
+    /// Lets the program run for a while, unobserved.
+    fn let_run(&mut self, stop: &Stop, time: Duration) {
+        let until = Instant::now() + time;
+        while !stop.is_asked() {
+            let left = until.saturating_duration_since(Instant::now());
+            let step = left.min(DRAINED_EACH);
+            // One that has begun another program is not waited for by its agent any more.
+            let ended = if self.has_left {
+                self.process.watch.wait(step)
+            } else {
+                self.wait(stop, step, &mut |_| {})
+            };
+            if ended || left.is_zero() {
+                return;
+            }
+            // The kernel has little room for what it tells.
+            self.drain_mappings();
+        }
     }
 
     /// Attaches to a process that runs, from this slice on.

@@ -13,7 +13,7 @@
     const stream = new Blob([raw(text)]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Response(stream).arrayBuffer();
   };
-  const { dark, context, palette, size, write, rule, line, image, bar, frame } = painter(canvas, data);
+  const { dark, context, palette, size, write, rule, line, image, bar, behindEnd, frame } = painter(canvas, data);
   const maps = { accesses: raw(data.maps.accesses), remote: raw(data.maps.remote) };
 
   const state = {
@@ -128,7 +128,7 @@
       write(bytes(value), at, top + fit.height + 18, colours.soft, "center");
     }
     write(`offset within the row of ${count(columns)} granules = ${bytes(rowBytes)}`, left, top + Math.max(fit.height, below) + 36, colours.text);
-    bar(map(), scale, measure() + logMark(scale), left + fit.width + 24, top, Math.min(420, Math.max(fit.height, 216)));
+    bar(map(), scale, measure() + logMark(scale), left + fit.width + 24, top, Math.min(420, Math.max(fit.height, 216)), behindEnd([fit]));
     layout = [{ kind: "map", left, top, fit, slice: state.slice, from: state.from }];
   };
   const drawSlices = () => {
@@ -154,7 +154,7 @@
       image(map(), fit.highest, fit.cells, fit.lines, scale, fit.end, left, top, fit.width, fit.height);
       return { kind: "map", left, top, fit, slice: chosen[number], from: state.from };
     });
-    bar(map(), scale, measure("|and slice") + logMark(scale), width + 12, 12, 320);
+    bar(map(), scale, measure("|and slice") + logMark(scale), width + 12, 12, 320, behindEnd(fits));
     if (every > 1) $("hint").textContent = `Every ${every}th slice is shown. ${$("hint").textContent}`;
   };
   const plotArea = (height, right = 20) => [72, 30, canvas.clientWidth - 72 - right, height];
@@ -237,7 +237,10 @@
       const isJump = (at) => at > 0 && region.path_[at - 1] && Math.abs(region.path_[at - 1][0] - region.path_[at][0]) > region.granules / 2;
       line(region.path_.flatMap((spot, at) => (spot ? [...(isJump(at) ? [null] : []), place(at, spot[0] + shift * spot[1])] : [null])), colours.over, wide);
     }
-    bar(map(), scale, measure("|and slice") + logMark(scale), area[0] + room + 20, area[1], 340);
+    bar(map(), scale, measure("|and slice") + logMark(scale), area[0] + room + 20, area[1], 340, [
+      { width: 2.5, name: "hotspot" },
+      { width: 0.75, name: "its reach" },
+    ]);
     layout = [{ kind: "path", area, across: columns * acrossBy, down: rows * downBy }];
   };
   const drawWorkingSet = () => {
@@ -267,7 +270,7 @@
     slices: [drawSlices, "A map for each slice, on one scale of colours. Click on one to see it large."],
     scatter: [drawScatter, "A dot is a granule. Drag over a stretch to zoom in."],
     autocorrelation: [drawAutocorrelation, "How like the accesses are to themselves so many granules further on, over all slices."],
-    path: [drawPath, "The line is the middle of what a slice accesses more than others do; thin lines are how far it reaches."],
+    path: [drawPath, "The hotspot is the middle of what a slice accesses more than others do; its reach is the standard deviation."],
     wss: [drawWorkingSet, "Of a touched granule those bytes count that were in memory."],
   };
 

@@ -108,6 +108,14 @@ fn answer(look: &Look, regions: &[PageRegion], sum: f64) -> (String, String) {
         bytes(touched as f64),
         bytes(mean)
     );
+    if let Some(found) = look.recording.initialisation(&look.selection) {
+        let share = found.share * 100.0;
+        let _ = write!(
+            lead,
+            " {share:.0}% were touched for the first time in {}: initialisation.",
+            found.range()
+        );
+    }
     if let Some(peak) = Likeness::of(&first.field).peaks.first() {
         let granule_bytes = first.field.window.granule_bytes;
         let _ = write!(lead, " They repeat in space: {}.", autocorrelation::name(peak, granule_bytes));

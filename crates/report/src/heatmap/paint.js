@@ -67,11 +67,13 @@ const painter = (canvas, { never, beyond }) => {
     context.lineWidth = 1;
     context.strokeRect(x - 0.5, y - 0.5, width + 1, height + 1);
   };
-  const bar = (map, scale, title, x, y, height) => {
+  // The colours of values from bottom to top, and below them `others`: what has a colour or a line of its own.
+  const bar = (map, scale, title, x, y, height, others = []) => {
     const colours = palette();
     title.split("|").forEach((part, at) => write(part, x, y + 4 + 15 * at, colours.text));
     const top = y + 14 + 15 * (title.split("|").length - 1);
-    const tall = height - (top - y) - 34;
+    const below = [{ rgb: colours.never, name: "never accessed" }, ...others];
+    const tall = height - (top - y) - 14 - 20 * below.length;
     for (let at = 0; at < tall; at++) {
       const place = 3 * Math.round(255 * (1 - at / tall));
       context.fillStyle = `rgb(${map[place]},${map[place + 1]},${map[place + 2]})`;
@@ -85,11 +87,20 @@ const painter = (canvas, { never, beyond }) => {
       rule(x + 14, at, x + 18, at, colours.line);
       write(scale.label(value), x + 22, at + 4, colours.soft);
     }
-    context.fillStyle = `rgb(${colours.never})`;
-    context.fillRect(x, top + tall + 14, 14, 14);
-    context.strokeRect(x - 0.5, top + tall + 13.5, 15, 15);
-    write("never accessed", x + 22, top + tall + 25, colours.soft);
+    below.forEach(({ rgb, width, name }, at) => {
+      const high = top + tall + 14 + 20 * at;
+      if (rgb) {
+        context.fillStyle = `rgb(${rgb})`;
+        context.fillRect(x, high, 14, 14);
+        context.strokeStyle = colours.line;
+        context.lineWidth = 1;
+        context.strokeRect(x - 0.5, high - 0.5, 15, 15);
+      } else line([[x, high + 7], [x + 15, high + 7]], colours.over, width);
+      write(name, x + 22, high + 11, colours.soft);
+    });
   };
+  // Cells behind a region's end, if a map has some.
+  const behindEnd = (fits) => (fits.some((fit) => fit.end < fit.cells * fit.lines) ? [{ rgb: palette().beyond, name: "behind the end" }] : []);
   const frame = (x, y, area, titles, hasGrid = true, isDown = false) => {
     const colours = palette();
     const [left, top, width, height] = area;
@@ -109,5 +120,5 @@ const painter = (canvas, { never, beyond }) => {
     context.strokeStyle = colours.line;
     context.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
   };
-  return { dark, context, palette, size, write, rule, line, image, bar, frame };
+  return { dark, context, palette, size, write, rule, line, image, bar, behindEnd, frame };
 };

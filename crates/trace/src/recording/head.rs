@@ -14,6 +14,9 @@ pub struct Head {
     /// When the recording began, in nanoseconds since 1970, to hold it against what others saw; 0 if not known.
     #[serde(default)]
     pub began_unix_ns: u64,
+    /// How long the program had run when the recording of it began, as that was asked for.
+    #[serde(default)]
+    pub delay_ns: u64,
     /// The finest granule that samples have, in bytes.
     pub granule_bytes: u64,
     /// The slices in the order of time; they do not overlap.

@@ -75,6 +75,7 @@ pub(super) fn finish(
         version: Head::VERSION,
         // perf's times count from the machine's start, which no text gives.
         began_unix_ns: 0,
+        delay_ns: 0,
         command: options.command.clone(),
         executable: executable(&placed.regions),
         granule_bytes,
