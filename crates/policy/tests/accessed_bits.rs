@@ -16,6 +16,7 @@ const GRANULE_PAGES: usize = (GRANULE_BYTES / PAGE_BYTES) as usize;
 const CLEAR_S: f64 = 2e-6;
 const CLEAR_PAGE_S: f64 = 50e-9;
 const CLEAR_HUGE_S: f64 = 7e-6;
+const CLEAR_FILE_PAGE_S: f64 = 13e-9;
 /// Time of the walk for a mapping, a page in it, a huge page.
 const READ_S: f64 = 3e-6;
 const READ_PAGE_S: f64 = 61e-9;
@@ -48,6 +49,8 @@ struct Process {
     rng: Rng,
     /// Of 2 MiB each.
     blocks: Vec<Block>,
+    /// Those from this one on are of a file that other processes have mapped too.
+    shared_from: usize,
     next: usize,
     /// Pages whose bits the program had to set again.
     set_again: u64,
@@ -72,6 +75,7 @@ impl Process {
             ran_s: 0.0,
             shares_processor: false,
             rng: Rng::seeded(seed),
+            shared_from: blocks.len(),
             blocks,
             next: 0,
             set_again: 0,
@@ -156,7 +160,7 @@ impl PageTable for Process {
     fn clear(&mut self, spans: &[Span]) -> Result<(), Infallible> {
         for span in spans {
             self.works(CLEAR_S);
-            for at in span.start / HUGE_BYTES..span.end.div_ceil(HUGE_BYTES) {
+            for at in span.start / HUGE_BYTES..span.end.div_ceil(HUGE_BYTES).min(self.shared_from as u64) {
                 self.touch_block(at as usize);
                 let start = at * HUGE_BYTES;
                 let (now_s, mut pages) = (self.ran_s, 0);
@@ -182,6 +186,16 @@ impl PageTable for Process {
         Ok(())
     }
 
+    fn clear_files(&mut self) -> Result<(), Infallible> {
+        for at in self.shared_from..self.blocks.len() {
+            self.touch_block(at);
+            let since_s = self.ran_s;
+            self.blocks[at].pages.iter_mut().for_each(|page| (page.is_set, page.since_s) = (false, since_s));
+            self.works(CLEAR_FILE_PAGE_S * f64::from(HUGE_PAGES));
+        }
+        Ok(())
+    }
+
     fn read(&mut self, told: &mut Vec<Told>) -> Result<bool, Infallible> {
         if self.next * 2 >= self.blocks.len() {
             self.next = 0;
@@ -194,6 +208,7 @@ impl PageTable for Process {
                 start,
                 end: start + GRANULE_BYTES,
                 from_s: self.now_s,
+                is_file: granule * 2 >= self.shared_from,
                 ran_from_s: self.ran_s,
                 ..Told::default()
             };
@@ -208,6 +223,7 @@ impl PageTable for Process {
                     self.works(READ_HUGE_S);
                 } else {
                     (it.small, it.touched) = (it.small + HUGE_PAGES, it.touched + set);
+                    it.shared += if it.is_file { HUGE_PAGES } else { 0 };
                     self.works(READ_PAGE_S * f64::from(HUGE_PAGES));
                 }
             }
@@ -367,6 +383,28 @@ fn heat_that_moves_is_told_where_it_is() {
             let share = share(&told[slice], hot..hot + 64);
             assert!(share > 0.75, "huge {is_huge}, slice {slice}: {share}");
         }
+    }
+}
+
+#[test]
+fn memory_that_other_processes_have_mapped_too_is_told_on_the_scale_of_the_rest() {
+    // A quarter of the accesses are to own memory, the rest to a file's, of whose granules each second one is hot.
+    for (granules, per_s) in [(32, 2e5), (64, 2e6), (256, 2e6)] {
+        let of = |at: usize| match at {
+            at if at < granules / 4 => per_s / 4.0 / (granules as f64 / 4.0),
+            at if at % 2 == 0 => per_s * 0.7 / (granules as f64 * 0.375),
+            _ => per_s * 0.05 / (granules as f64 * 0.375),
+        };
+        let heat: Vec<f64> = (0..granules).map(of).collect();
+        let mut process = Process::new(&rates_of(&heat, |_| false), 4);
+        process.shared_from = granules / 4 * 2;
+        let told = sum(&told(&mut process, 12, |_, _| {})[4..]);
+        let own = share(&told, 0..granules / 4);
+        assert!((own - 0.25).abs() < 0.08, "{granules} granules at {per_s}: {own}");
+        let hot: f64 = (granules / 4..granules).filter(|at| at % 2 == 0).map(|at| told[at]).sum();
+        let hot = hot / told.iter().sum::<f64>();
+        assert!((hot - 0.7).abs() < 0.08, "{granules} granules at {per_s}: {hot}");
+        assert_cheap(&process, 12);
     }
 }
 

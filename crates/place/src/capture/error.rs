@@ -101,6 +101,9 @@ pub enum CaptureError {
     /// The machine's memory cannot be looked at.
     #[error("the machine's memory cannot be looked at: {0}")]
     Machine(io::Error),
+    /// A fault of this program.
+    #[error("what looks at it has failed; please report what is said above")]
+    Broken,
     /// What was to be looked at more closely was never there.
     #[error("--closer {name}: the program had no such region; a name is {}. The regions were {}", NAME_WORDS, there.join(", "))]
     NoSuchRegion {

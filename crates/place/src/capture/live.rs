@@ -223,8 +223,8 @@ impl Recorder<'_, '_> {
             ));
         }
         let (outside, seen) = (sum(|it| it.outside), sum(|it| it.seen));
-        if outside > 0.0 {
-            let share = outside / seen.max(f64::MIN_POSITIVE) * 100.0;
+        let share = outside / seen.max(f64::MIN_POSITIVE) * 100.0;
+        if share >= 0.01 {
             notes.push(format!(
                 "{share:.2}% of what was seen lay in no region that was known, and is left out"
             ));

@@ -24,6 +24,8 @@ const THREAD_DATA_BYTES: u64 = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Origins {
     arenas: BTreeSet<u64>,
+    /// What has their shape only.
+    no_arenas: BTreeSet<u64>,
     /// Start and end.
     stacks: BTreeMap<u64, u64>,
     no_stacks: BTreeSet<(u64, u64)>,
@@ -47,7 +49,7 @@ impl Origins {
     /// Gives stacks of threads and arenas their names. All lines are in the order of addresses. Returns where the memory of a thread
     /// begins, and whose it is; before the first of them in a stretch of memory it is not known.
     pub fn tell(&mut self, pid: u32, lines: &mut [MapLine]) -> BTreeMap<u64, u32> {
-        self.find_arenas(lines);
+        self.find_arenas(pid, lines);
         self.find_stacks(pid, lines);
         for line in lines.iter_mut().filter(|line| is_plain(line)) {
             let arena = self.arenas.range(..=line.start).next_back();
@@ -62,10 +64,13 @@ impl Origins {
         self.owners(lines)
     }
 
-    fn find_arenas(&mut self, lines: &[MapLine]) {
+    /// An arena begins at a multiple of its size, and what is not in use of it cannot be accessed. So do heaps of other runtimes; an arena
+    /// begins with a pointer into itself, or into the first part of the same arena.
+    fn find_arenas(&mut self, pid: u32, lines: &[MapLine]) {
         let starts: BTreeSet<u64> =
             lines.iter().filter(|line| is_plain(line)).map(|line| line.start).collect();
         self.arenas.retain(|start| starts.contains(start));
+        let mut new = Vec::new();
         let mut start = None;
         for (line, before) in lines.iter().zip(std::iter::once(None).chain(lines.iter().map(Some))) {
             let goes_on = before.is_some_and(|before| before.end == line.start);
@@ -78,7 +83,20 @@ impl Origins {
                 continue;
             }
             let is_rest = is_guard(line) && goes_on && line.end.is_multiple_of(ARENA_BYTES);
-            self.arenas.extend(start.take().filter(|start| is_rest && line.end == start + ARENA_BYTES));
+            new.extend(start.take().filter(|start| is_rest && line.end == start + ARENA_BYTES));
+        }
+        new.retain(|start| !self.arenas.contains(start) && !self.no_arenas.contains(start));
+        if new.is_empty() {
+            return;
+        }
+        // Where that cannot be read, the shape has to do.
+        let memory = File::open(format!("/proc/{pid}/mem")).ok();
+        for start in new {
+            let points_to = memory.as_ref().and_then(|memory| word_at(memory, start));
+            match points_to.is_none_or(|to| starts.contains(&(to - to % ARENA_BYTES))) {
+                true => drop(self.arenas.insert(start)),
+                false => drop(self.no_arenas.insert(start)),
+            }
         }
     }
 
@@ -144,6 +162,12 @@ fn is_plain(line: &MapLine) -> bool {
 
 fn is_guard(line: &MapLine) -> bool {
     line.path.is_none() && line.permissions == "---p"
+}
+
+fn word_at(memory: &File, address: u64) -> Option<u64> {
+    let mut word = [0; 8];
+    memory.read_exact_at(&mut word, address).ok()?;
+    Some(u64::from_le_bytes(word))
 }
 
 /// Whether a thread's data lies before this address: its first and its third word are its own address.
@@ -217,6 +241,27 @@ mod tests {
         let mut other = maps::parse("7ff948000000-7ff94c000000 rw-p 0 00:00 0 \n").unwrap();
         origins.tell(u32::MAX, &mut other);
         assert_eq!(other[0].path, None);
+    }
+
+    #[test]
+    fn what_has_the_shape_of_an_arena_and_no_head_is_none() {
+        // Of this process: a heap that is full of ones, and an arena's head.
+        let bytes = 2 * ARENA_BYTES as usize;
+        let mut heap = vec![1_u8; bytes];
+        let at = (heap.as_ptr().addr() as u64).next_multiple_of(ARENA_BYTES);
+        let text = format!(
+            "{at:x}-{:x} rw-p 0 00:00 0 \n{:x}-{:x} ---p 0 00:00 0 \n",
+            at + 0x21000,
+            at + 0x21000,
+            at + ARENA_BYTES
+        );
+        let offset = (at - heap.as_ptr().addr() as u64) as usize;
+        for (head, name) in [(0x0101_0101_0101_0101, None), (at + 0x30, Some(ARENA))] {
+            heap[offset..offset + 8].copy_from_slice(&u64::to_le_bytes(head));
+            let mut lines = maps::parse(&text).unwrap();
+            Origins::default().tell(std::process::id(), &mut lines);
+            assert_eq!(lines[0].path.as_deref(), name);
+        }
     }
 
     #[test]

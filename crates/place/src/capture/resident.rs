@@ -102,12 +102,18 @@ impl Resident {
     fn ask_at_once(&mut self, scan: &mut PageScan, ranges: &[(u64, u64)]) -> io::Result<()> {
         let (start, end) = extent(ranges);
         let mut present: Vec<(u64, u64)> = Vec::new();
-        scan.present(start, end, |range| present.push((range.start, range.end)))?;
+        // Mappings may change meanwhile, so that the kernel tells of the same place again.
+        scan.present(start, end, |range| {
+            let from = present.last().map_or(range.start, |last| range.start.max(last.1));
+            if from < range.end {
+                present.push((from, range.end));
+            }
+        })?;
         for (address, bytes) in ranges.iter().copied() {
             let end = address + bytes;
             let first = present.partition_point(|range| range.1 <= address);
             let within = present[first..].iter().take_while(|range| range.0 < end);
-            let found: u64 = within.map(|range| range.1.min(end) - range.0.max(address)).sum();
+            let found: u64 = within.map(|range| range.1.min(end).saturating_sub(range.0.max(address))).sum();
             // Something was seen there: it was given back since.
             if found > 0 {
                 self.known.insert((address, bytes), Answer { bytes: found, seen_in: self.slice });

@@ -174,9 +174,15 @@ pub(super) struct Granule {
     pub span: Span,
     pub small_pages: u32,
     pub huge_pages: u32,
-    shared: u32,
-    /// Set bits at the last pass.
-    set: u32,
+    /// Pages that other processes have mapped too.
+    pub shared: u32,
+    /// Set bits at the last pass, of the pages that can be cleared.
+    pub set: u32,
+    pub is_file: bool,
+    /// Whether it is cleared together with all others of files: then shared pages are as good as its own.
+    pub is_cleared_at_once: bool,
+    /// Whether no pass has told of it since that has changed.
+    is_anew: bool,
     cleared: Option<Cleared>,
     pub small: Seen,
     pub huge: Seen,
@@ -202,6 +208,9 @@ impl Granule {
             huge_pages: 0,
             shared: 0,
             set: 0,
+            is_file: false,
+            is_cleared_at_once: false,
+            is_anew: false,
             cleared: None,
             small: Seen::new(AGEING),
             huge: Seen::new(AGEING_HUGE),
@@ -220,8 +229,27 @@ impl Granule {
         self.small_pages + self.huge_pages == 0
     }
 
+    /// Its resident pages, shared ones included.
+    pub fn resident(&self) -> u32 {
+        let own = self.small_pages + self.huge_pages * HUGE_PAGES;
+        if self.is_cleared_at_once { own } else { own + self.shared }
+    }
+
+    /// Says whether it is cleared together with all others of files. What was known of its pages is of others if that changes.
+    pub fn set_cleared_at_once(&mut self, is: bool) {
+        if std::mem::replace(&mut self.is_cleared_at_once, is) != is {
+            let Granule { span, is_file, shared, offset_s, .. } = *self;
+            let is_anew = true;
+            *self =
+                Granule { is_file, shared, offset_s, is_cleared_at_once: is, is_anew, ..Granule::new(span) };
+        }
+    }
+
     /// What should be cleared for a pass that comes after the process has run for `gap_s`, if anything.
     pub fn wish(&self, gap_s: f64, run_pages: u32, every_page: bool, rng: &mut Rng) -> Option<Wish> {
+        if self.is_cleared_at_once {
+            return None;
+        }
         if self.is_unknown() {
             return every_page.then_some(Wish { part: Part::Whole, pages: 0.0, lead_s: gap_s });
         }
@@ -338,7 +366,9 @@ impl Granule {
     /// The pass has left it.
     pub fn close(&mut self, pass_s: f64, is_first: bool) {
         let Some(told) = self.told.take() else { return };
-        let own = |pages: u32| pages.saturating_sub(told.shared);
+        let is_first = is_first || std::mem::take(&mut self.is_anew);
+        let own =
+            |pages: u32| if self.is_cleared_at_once { pages } else { pages.saturating_sub(told.shared) };
         let (small, set) = (own(told.small), own(told.touched));
         let resident = |small: u32, huge: u32| small + huge * HUGE_PAGES;
         // A page is touched once when it becomes resident, however often it may be touched later.
@@ -356,7 +386,7 @@ impl Granule {
             self.cleared = Some(cleared);
         }
         self.set = set;
-        self.shared = told.shared;
+        (self.shared, self.is_file) = (told.shared, told.is_file);
         if self.examining.is_none() {
             (self.small_pages, self.huge_pages) = (small, told.huge);
         }

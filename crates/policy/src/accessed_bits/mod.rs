@@ -15,6 +15,8 @@
 //!   windows that are as short as they can be, a huge page is *examined*: the body makes the kernel map it page by page for one
 //!   pass, and its 512 pages have a bit each.
 //!
+//! What is shared with other processes is another matter ([`mod@shared_files`]).
+//!
 //! Windows are measured in the time for which the process ran, since it may have to wait for a processor that the reader has.
 //!
 //! Bits that stay clear after a window are read again in the next pass: the same clearing gives a long window as well. What
@@ -25,6 +27,7 @@ mod huge;
 mod pacing;
 pub mod rate;
 mod sampler;
+mod shared_files;
 mod token_bucket;
 
 pub use huge::TOO_FAST_PER_S;
@@ -65,8 +68,10 @@ pub struct Told {
     pub huge: u32,
     /// Pages whose bits are set; 512 for each huge page.
     pub touched: u32,
-    /// Pages that other processes have mapped too: they cannot be cleared.
+    /// Pages that other processes have mapped too: they cannot be cleared in a range.
     pub shared: u32,
+    /// Whether it is one of a file, or of shared memory.
+    pub is_file: bool,
     /// When the walk reached it, by [`PageTable::now_s`].
     pub from_s: f64,
     /// The same by [`PageTable::ran_s`], and when the walk left it.
@@ -95,6 +100,12 @@ pub trait PageTable {
     /// # Errors
     /// If the process cannot be looked at any more.
     fn clear(&mut self, spans: &[Span]) -> Result<(), Self::Error>;
+
+    /// Clears the accessed bits of all pages of files, those that other processes have mapped too.
+    ///
+    /// # Errors
+    /// If the process cannot be looked at any more.
+    fn clear_files(&mut self) -> Result<(), Self::Error>;
 
     /// Goes on with the walk, from the first mapping after it had ended, and appends what it tells. False if it has ended.
     ///

@@ -3,6 +3,7 @@
 use tiermem_base::Rng;
 
 use super::granule::{Granule, Part, Wish};
+use super::shared_files::SharedFiles;
 use super::token_bucket::TokenBucket;
 use super::{Clearing, PageTable, Settings, Span, Told};
 
@@ -42,7 +43,7 @@ struct Due {
 /// Decides which accessed bits to clear when, and estimates heat. See the [module](super).
 #[derive(Debug)]
 pub struct Sampler {
-    settings: Settings,
+    pub(super) settings: Settings,
     pub(super) rng: Rng,
     /// In the order of addresses.
     pub(super) granules: Vec<Granule>,
@@ -64,6 +65,7 @@ pub struct Sampler {
     told: Vec<Told>,
     /// Of huge pages.
     pub(super) examinations: TokenBucket,
+    pub(super) shared_files: SharedFiles,
     pub(super) slices: u64,
 }
 
@@ -85,6 +87,7 @@ impl Sampler {
             passes: 0,
             told: Vec::new(),
             examinations: TokenBucket::new(EXAMINED_PER_S, EXAMINED_MAX),
+            shared_files: SharedFiles::new(settings),
             slices: 0,
         }
     }
@@ -112,8 +115,12 @@ impl Sampler {
         self.ran_s.get_or_insert(ran_s);
         self.due.clear();
         if self.settings.clearing == Clearing::AtOnce {
-            return self.clear_at_once(table, ran_s);
+            table.clear(&[Span::ALL])?;
+            let took_s = table.ran_s() - ran_s;
+            self.cleared_at_once(ran_s, took_s, |_| true);
+            return Ok(());
         }
+        self.clear_shared_files(table)?;
         let every_page = self.settings.clearing == Clearing::EveryPage;
         let count = u32::try_from(self.granules.len()).unwrap_or(u32::MAX).max(1);
         let run_pages = (RUNS_PAGES / count).clamp(*RUN_PAGES.start(), *RUN_PAGES.end());
@@ -199,19 +206,6 @@ impl Sampler {
         Ok(())
     }
 
-    /// The kernel walks the pages in the order of addresses when it clears them all: each granule has its own time.
-    fn clear_at_once<P: PageTable>(&mut self, table: &mut P, from_s: f64) -> Result<(), P::Error> {
-        table.clear(&[Span::ALL])?;
-        let took_s = table.ran_s() - from_s;
-        let all: f64 = self.granules.iter().map(|it| f64::from(it.small_pages + it.huge_pages)).sum();
-        let mut passed = 0.0;
-        for granule in &mut self.granules {
-            passed += f64::from(granule.small_pages + granule.huge_pages);
-            granule.clear(Part::Whole, from_s + took_s * passed / all.max(1.0), 0.0);
-        }
-        Ok(())
-    }
-
     /// Walks over all mappings: clears what is to be read soon, and takes in what the kernel tells.
     ///
     /// # Errors
@@ -285,5 +279,6 @@ impl Sampler {
                 each(granule.span, accesses);
             }
         }
+        self.choose_for_shared_files();
     }
 }

@@ -8,6 +8,7 @@ mod identity;
 mod member;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -317,9 +318,14 @@ fn spawn<'scope, 'env>(
 ) -> Sender<Due> {
     let (orders, due) = mpsc::channel();
     let reports = reports.clone();
-    // Whoever does not listen any more has gone.
     scope.spawn(move || {
-        member::look(options, subject, stop, &due, |told| drop(reports.send((number, told))));
+        // Whoever does not listen any more has gone.
+        let tell = |told| drop(reports.send((number, told)));
+        let looked = catch_unwind(AssertUnwindSafe(|| member::look(options, subject, stop, &due, tell)));
+        // The panic has told of itself. It must not keep the others waiting.
+        if looked.is_err() {
+            tell(Told::Left(Err(CaptureError::Broken), Box::default()));
+        }
     });
     orders
 }

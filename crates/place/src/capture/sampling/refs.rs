@@ -68,6 +68,8 @@ struct Tables {
     /// In this pass, and the most of any.
     huge_bytes: [u64; 2],
     shared_bytes: [u64; 2],
+    /// Whether pages of files are cleared whoever else has mapped them.
+    are_files_cleared: bool,
 }
 
 impl Refs {
@@ -91,6 +93,7 @@ impl Refs {
             huge: [false; 2],
             huge_bytes: [0; 2],
             shared_bytes: [0; 2],
+            are_files_cleared: false,
         };
         Ok(Refs {
             tables,
@@ -164,7 +167,8 @@ impl Tables {
         let may_be_huge = usage.may_be_huge && usage.end - usage.start >= HUGE_BYTES;
         self.huge[usize::from(is_file)] |= usage.huge_bytes > 0 || may_be_huge;
         self.huge_bytes[0] += usage.huge_bytes;
-        self.shared_bytes[0] += usage.shared_bytes;
+        let is_left_out = !is_file || !self.are_files_cleared;
+        self.shared_bytes[0] += if is_left_out { usage.shared_bytes } else { 0 };
         (usage.resident_bytes > 0).then(|| Told {
             start: usage.start,
             end: usage.end,
@@ -172,6 +176,7 @@ impl Tables {
             huge: pages(usage.huge_bytes) / HUGE_PAGES,
             touched: pages(usage.referenced_bytes),
             shared: pages(usage.shared_bytes),
+            is_file,
             ..Told::default()
         })
     }
@@ -200,6 +205,10 @@ impl PageTable for Tables {
         self.ranges.clear();
         self.ranges.extend(spans.iter().map(|span| (span.start, span.end - span.start)));
         aging::make_old(self.process.as_fd(), &self.ranges)
+    }
+
+    fn clear_files(&mut self) -> io::Result<()> {
+        self.smaps.clear(Clear::Mapped)
     }
 
     fn read(&mut self, told: &mut Vec<Told>) -> io::Result<bool> {
@@ -313,6 +322,10 @@ impl Source for Refs {
         self.sampler.take(&mut self.tables, |span, weight| {
             each(Seen { address: span.start, bytes: span.end - span.start, weight, op: Op::Unknown });
         });
+        let are_cleared = self.sampler.clears_shared_files();
+        if std::mem::replace(&mut self.tables.are_files_cleared, are_cleared) != are_cleared {
+            self.tables.shared_bytes = [0; 2];
+        }
         self.too_fast = self.too_fast.max(self.sampler.granules_too_fast());
         Ok(())
     }
