@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Miss counts of every policy at eight sizes: ours, and those of the Python package libcachesim 0.3.5.
 
 Writes `golden.csv` and `libcachesim.csv` as they lie in `crates/sim/tests/data`. Both take oracleGeneral files whose next

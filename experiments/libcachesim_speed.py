@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Requests per second of `tiermem sim cache` beside libCacheSim's `cachesim`, as ratios of interleaved pairs.
 
 Claim: at least twice libCacheSim's requests per second for LRU, FIFO, S3-FIFO, SIEVE and sampling LRU, on

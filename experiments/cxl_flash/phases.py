@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Where the phases of a recorded page rank end: loading edges, building the graph, computing scores (Yang 2023, Figure 16).
 
     python experiments/cxl_flash/phases.py traces/pagerank.parquet

@@ -95,6 +95,8 @@ def test_a_program_that_ends_at_once_leaves_an_empty_recording(tmp_path: pathlib
     done = tiermem("record", "-o", str(out), "--slice", "60s", "--format", "json", "--report", str(report), "--", "true")
     assert done.returncode == 0 and "before anything was seen" in done.stderr, done
     assert json.loads(report.read_text())[0]["samples"] == 0
+    # Nothing was in the way but that it has ended.
+    assert "agent" not in done.stderr and "No such process" not in done.stderr, done
     _, said = rows(out)
     assert said.startswith("tiermem: the recording is empty: the program ended after") and said.count("\n") == 1, said
     for arguments in [

@@ -363,7 +363,8 @@ impl Source for Refs {
             ));
         }
         // A program that has ended by then is no reason for advice.
-        let refused = self.tables.clock.as_ref().err().filter(|error| error.raw_os_error() != Some(NO_PROCESS));
+        let refused =
+            self.tables.clock.as_ref().err().filter(|error| error.raw_os_error() != Some(NO_PROCESS));
         if let Some(error) = refused {
             notes.push(format!(
                 "refs: how long the program ran within a window is not known ({error}); kernel.perf_event_paranoid of 2 or \
