@@ -421,6 +421,7 @@ def test_what_runs_already_is_looked_at_as_wholes(runs: subprocess.Popen, tmp_pa
         # No more is touched than there is.
         resident = int(pathlib.Path(f"/proc/{runs.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         assert 32 * MIB < summary["touched_bytes"] <= resident, summary
+        assert regions(out)[0]["touched_granules"] is None
 
     retried(attempt)
     assert runs.poll() is None, "recording has ended the program"

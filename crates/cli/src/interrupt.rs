@@ -52,7 +52,7 @@ fn on_signals(wanted: &[Signal], mut each: impl FnMut(Message) + Send + 'static)
         }
     };
     std::thread::spawn(move || {
-        while let Ok(message) = signals.next() {
+        while let Ok(message) = signals.wait() {
             if message.signal != Signal::XFSZ.as_raw() {
                 each(message);
             }

@@ -75,7 +75,7 @@ impl Signals {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn next(&mut self) -> io::Result<Message> {
+    pub fn wait(&mut self) -> io::Result<Message> {
         let mut message = [0; MESSAGE_BYTES];
         self.0.read_exact(&mut message)?;
         let [signal, is_from_terminal] = message;
@@ -100,7 +100,7 @@ mod tests {
         begun.recv().unwrap();
         let mut signals = Signals::receive(&[Signal::URG]).unwrap();
         go.send(()).unwrap();
-        assert_eq!(signals.next().unwrap(), Message { signal: libc::SIGURG, is_from_terminal: false });
+        assert_eq!(signals.wait().unwrap(), Message { signal: libc::SIGURG, is_from_terminal: false });
         thread.join().unwrap();
         assert!(Signals::receive(&[]).is_err());
     }

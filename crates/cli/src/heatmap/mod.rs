@@ -49,7 +49,8 @@ Fields of the table, regions with most accesses first:
   region, name, kind, bytes      number, name, kind (file, anonymous, heap, stack, special) and size
   accesses, share                in the unit of the source (samples, page touches, ...), and their share of all regions'
   granule_bytes                  granule size of the following fields
-  touched_granules, touched_bytes  granules that were accessed; how many of their bytes were in memory
+  touched_granules               granules that were accessed; empty if the region was looked at as a whole: its heat is unknown
+  touched_bytes                  how many bytes of them were in memory
   period_granules, period_bytes  the distance at which accesses repeat in space; empty if they do not
 
 Fields of the table of processes (--processes), in the order of births:
@@ -266,7 +267,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
                 eprintln!("tiermem: {why}");
             }
             let fields = asked.by_heat(&[AccessClass::Accesses])?;
-            let printed = print_rows(options.format, &tables::regions(&recording, &fields));
+            let printed = print_rows(options.format, &tables::regions(&recording, &asked.selection, &fields));
             printed.map_err(|error| Failure::writing("the table", error))
         }
         Some((path, kind)) => {

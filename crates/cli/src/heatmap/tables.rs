@@ -11,7 +11,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use tiermem_report::heatmap::{AccessClass, Field, kind_name, period_of};
-use tiermem_trace::recording::Recording;
+use tiermem_trace::recording::{Recording, Selection};
 
 use crate::output::{Cell, Rows};
 
@@ -47,7 +47,7 @@ const SCHEMA: &str = "message tiermem_heatmap {
 }";
 
 /// One line for each region, in the order of `fields`. Regions without accesses have lines too.
-pub fn regions(recording: &Recording, fields: &[Field]) -> Rows {
+pub fn regions(recording: &Recording, selection: &Selection, fields: &[Field]) -> Rows {
     let all: f64 = fields.iter().map(|field| field.sum).sum();
     let row = |field: &Field| {
         let region = &recording.head.regions[field.window.region];
@@ -56,6 +56,9 @@ pub fn regions(recording: &Recording, fields: &[Field]) -> Rows {
             .heat_of(AccessClass::Accesses)
             .map_or(0, |heat| heat.totals().iter().filter(|total| **total > 0.0).count() as u64);
         let period = period_of(field).map(|granules| granules as u64);
+        // A mapping that was looked at as a whole has touched granules, and nobody knows which.
+        let is_unknown =
+            recording.unknown_heat(selection, Some(field.window.region), granule_bytes).is_some();
         let maybe = |count: Option<u64>| count.map_or(Cell::Number(f64::NAN, 0), Cell::Count);
         vec![
             Cell::Count(field.window.region as u64),
@@ -65,7 +68,7 @@ pub fn regions(recording: &Recording, fields: &[Field]) -> Rows {
             Cell::Number(field.sum, if field.sum.fract() == 0.0 { 0 } else { 3 }),
             Cell::Number(if all > 0.0 { field.sum / all } else { 0.0 }, 4),
             Cell::Count(granule_bytes),
-            Cell::Count(touched),
+            maybe(Some(touched).filter(|_| !is_unknown)),
             Cell::Count(field.touched.bytes()),
             maybe(period),
             maybe(period.map(|granules| granules.saturating_mul(granule_bytes))),
