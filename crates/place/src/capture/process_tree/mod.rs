@@ -20,8 +20,8 @@ use tiermem_trace::recording::{Facts, JournalSample, NumberedProcess, NumberedRe
 use self::descendants::{Descendants, OBSERVED_MAX, Place};
 pub(in crate::capture) use self::member::Account;
 use self::member::{Seen, Subject, Told};
-use super::live::{Options, SourceKind};
 use super::observer::Looked;
+use super::options::{Options, SourceKind};
 use super::schedule::Due;
 use super::{CaptureError, Stop};
 
