@@ -1,13 +1,15 @@
-//! What this process was given by the one that started it: the signals that are ignored or blocked, and which of the first three descriptors
-//! are closed.
+//! What this process was given by the one that started it: the signals that are ignored or blocked, which of the first three descriptors
+//! are closed, and how many may be open.
 //!
-//! The language's runtime changes all three before `main`, and starts programs with its own settings. A program that is started on behalf of
+//! The language's runtime changes signals and descriptors before `main`, and starts programs with its own settings. A program that is started on behalf of
 //! the user gets what the user would have given it ([`pass_on`]). So they are looked up by a function that runs before the runtime does.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::OnceLock;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Signals that have numbers below this, which all platforms here have.
 const SIGNALS: i32 = 65;
@@ -18,6 +20,7 @@ struct Inherited {
     mask: libc::sigset_t,
     ignored: u64,
     closed: [bool; DESCRIPTORS as usize],
+    open_files: Rlimit,
 }
 
 static INHERITED: OnceLock<Inherited> = OnceLock::new();
@@ -48,7 +51,8 @@ fn look() -> Inherited {
         unsafe { libc::fcntl(number, libc::F_GETFD) == -1 }
     };
     let ignored = (1..SIGNALS).filter(|number| is_ignored(*number)).fold(0, |all, number| all | bit(number));
-    Inherited { mask, ignored, closed: std::array::from_fn(|number| is_closed(number as i32)) }
+    let closed = std::array::from_fn(|number| is_closed(number as i32));
+    Inherited { mask, ignored, closed, open_files: getrlimit(Resource::Nofile) }
 }
 
 fn bit(signal: i32) -> u64 {
@@ -84,6 +88,7 @@ pub fn pass_on(command: &mut Command) {
             // SAFETY: the descriptor is what the runtime has put where there was none.
             unsafe { libc::close(number) };
         }
+        setrlimit(Resource::Nofile, inherited.open_files.clone())?;
         // SAFETY: the set outlives the call, which reads it.
         match unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const inherited.mask, std::ptr::null_mut())

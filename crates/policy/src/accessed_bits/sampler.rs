@@ -3,7 +3,7 @@
 use tiermem_base::Rng;
 
 use super::granule::{Granule, Part, Wish};
-use super::shared_files::SharedFiles;
+use super::shared_files::{SharedFiles, cleared_at_once};
 use super::token_bucket::TokenBucket;
 use super::{Clearing, PageTable, Settings, Span, Told};
 
@@ -43,7 +43,7 @@ struct Due {
 /// Decides which accessed bits to clear when, and estimates heat. See the [module](super).
 #[derive(Debug)]
 pub struct Sampler {
-    pub(super) settings: Settings,
+    settings: Settings,
     pub(super) rng: Rng,
     /// In the order of addresses.
     pub(super) granules: Vec<Granule>,
@@ -65,7 +65,7 @@ pub struct Sampler {
     told: Vec<Told>,
     /// Of huge pages.
     pub(super) examinations: TokenBucket,
-    pub(super) shared_files: SharedFiles,
+    shared_files: SharedFiles,
     pub(super) slices: u64,
 }
 
@@ -117,10 +117,10 @@ impl Sampler {
         if self.settings.clearing == Clearing::AtOnce {
             table.clear(&[Span::ALL])?;
             let took_s = table.ran_s() - ran_s;
-            self.cleared_at_once(ran_s, took_s, |_| true);
+            cleared_at_once(&mut self.granules, (ran_s, took_s), |_| true);
             return Ok(());
         }
-        self.clear_shared_files(table)?;
+        self.shared_files.clear(table, &mut self.granules, self.slices)?;
         let every_page = self.settings.clearing == Clearing::EveryPage;
         let count = u32::try_from(self.granules.len()).unwrap_or(u32::MAX).max(1);
         let run_pages = (RUNS_PAGES / count).clamp(*RUN_PAGES.start(), *RUN_PAGES.end());
@@ -145,6 +145,11 @@ impl Sampler {
         }
         self.due.sort_by(|one, other| other.at_s.total_cmp(&one.at_s));
         self.clear_due(table)
+    }
+
+    /// Whether pages of files are told about whoever else has mapped them.
+    pub fn clears_shared_files(&self) -> bool {
+        self.shared_files.are_cleared_at_once()
     }
 
     /// What a wish may cost so that all together cost no more than is allowed: each gets as much, or what it needs.
@@ -279,6 +284,8 @@ impl Sampler {
                 each(granule.span, accesses);
             }
         }
-        self.choose_for_shared_files();
+        if self.settings.clearing == Clearing::Sampled {
+            self.shared_files.choose(&mut self.granules);
+        }
     }
 }

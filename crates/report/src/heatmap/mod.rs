@@ -14,6 +14,7 @@ mod packed;
 mod page;
 mod path;
 mod png;
+mod processes;
 mod scatter;
 mod scene;
 mod svg;

@@ -10,7 +10,7 @@ use tiermem_trace::recording::RegionKind;
 use super::autocorrelation::{self, Likeness};
 use super::colour::{Map, Rgb, Theme};
 use super::words::{bytes, count, noun, several, slices, time};
-use super::{AccessClass, Field, Look, ScaleChoice, Show, base64, packed, working_set};
+use super::{AccessClass, Field, Look, ScaleChoice, Show, base64, packed, processes, working_set};
 use crate::escape::escape;
 use crate::quantity::Quantity;
 
@@ -57,6 +57,7 @@ pub fn page(look: &Look, name: &str, regions: &[PageRegion], left_out: usize) ->
         escape(&headline),
         escape(&lead)
     );
+    processes::table(&mut out, look);
     table(&mut out, look, regions, sum, left_out);
     out += include_str!("page.html");
     let notes: Vec<String> =

@@ -2,7 +2,7 @@
 
 use tiermem_base::Op;
 use tiermem_trace::recording::{
-    Head, Level, Mode, Recording, Region, RegionKind, RegionRange, Sample, Slice, Source,
+    Head, Level, Mode, Process, Recording, Region, RegionKind, RegionRange, Sample, Slice, Source,
 };
 
 use super::*;
@@ -193,6 +193,33 @@ fn recordings_without_anything_are_drawn_too() {
         png(&scene);
     }
     assert!(page(&look, "nothing", &[], 0).ends_with("</html>"));
+}
+
+#[test]
+fn the_page_has_the_lives_of_processes_where_there_are_several() {
+    let mut recording = recording();
+    let process = |name: &str, begun_s: u64, is_observed| Process {
+        name: name.to_owned(),
+        command: vec![format!("./{name}"), "<all>".to_owned()],
+        begun_ns: begun_s * 1_000_000_000,
+        ended_ns: Some(6_000_000_000),
+        is_observed,
+        ..Process::default()
+    };
+    let html = |recording: &Recording| {
+        let regions = fields(recording).into_iter().map(|field| PageRegion { field }).collect::<Vec<_>>();
+        page(&look(recording), "make.rec", &regions, 0)
+    };
+    recording.head.processes = vec![process("make", 0, true)];
+    assert!(!html(&recording).contains("<h2>Processes"));
+    recording.head.processes.extend([process("cc1", 2, true), process("as", 3, false)]);
+    recording.head.regions[1].process = 1;
+    let html = html(&recording);
+    assert!(html.contains("<h2>Processes") && html.contains("./cc1 &lt;all&gt;") && !html.contains("./as "));
+    assert!(
+        html.contains("--from:25.0%;--of:50.0%")
+            && html.contains("1 process ended too soon to be looked at.")
+    );
 }
 
 #[test]

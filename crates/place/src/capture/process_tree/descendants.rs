@@ -19,8 +19,10 @@ const OF_AGE: Duration = Duration::from_millis(100);
 /// Least time between two lists of children, and the part of the time that listing them may take.
 const LISTED_EVERY: Duration = Duration::from_millis(20);
 const LISTING_PART: u32 = 50;
-/// Processes that are observed at the same time, at most: each takes a thread here.
-const OBSERVED_MAX: usize = 256;
+/// Processes that are observed at the same time, at most: each takes a thread here. And those that begin to be at once: each is waited for
+/// with a processor's time until it stands still.
+pub(super) const OBSERVED_MAX: usize = 256;
+const BEGUN_AT_ONCE: usize = 8;
 /// Processes of which is kept that they were there, at most.
 const KEPT_MAX: usize = 20_000;
 
@@ -46,6 +48,8 @@ struct Descendant {
     /// `None` if it had ended before it was noticed.
     watch: Option<PidFd>,
     state: State,
+    /// Whether there were too many others when it came of age.
+    was_left_alone: bool,
     /// An agent, or a process that was there to make one.
     is_ours: bool,
     /// Its number in the recording, once that has it.
@@ -58,8 +62,9 @@ struct Descendant {
 pub(super) struct Descendants {
     begun: Instant,
     watch: Option<TaskWatch>,
-    /// Whether they are followed at all.
+    /// Whether they are followed at all, and how many may be observed at the same time.
     is_followed: bool,
+    observed_max: usize,
     all: Vec<Descendant>,
     living: HashMap<u32, Place>,
     agents: HashSet<u32>,
@@ -72,11 +77,12 @@ pub(super) struct Descendants {
 
 impl Descendants {
     /// Of the process that was started or named, which is observed already.
-    pub fn of(first: u32, begun: Instant, watch: Option<TaskWatch>, is_followed: bool) -> Self {
+    pub fn of(first: u32, begun: Instant, watch: Option<TaskWatch>, observed_max: usize) -> Self {
         let mut descendants = Descendants {
             begun,
             watch,
-            is_followed,
+            is_followed: observed_max > 0,
+            observed_max,
             all: Vec::new(),
             living: HashMap::new(),
             agents: HashSet::new(),
@@ -87,6 +93,7 @@ impl Descendants {
         };
         descendants.add(first, None, begun);
         descendants.all[0].state = State::Observed;
+        descendants.is(0, &Identity::of(first));
         descendants
     }
 
@@ -109,18 +116,20 @@ impl Descendants {
             self.list();
             self.list_next = Instant::now() + LISTED_EVERY.max(now.elapsed() * LISTING_PART);
         }
-        let young: Vec<Place> =
+        let mut young: Vec<Place> =
             self.living.values().copied().filter(|at| self.all[*at].state == State::Young).collect();
+        young.sort_unstable();
         let mut come_of_age: Vec<(Place, u32)> = Vec::new();
         for at in young {
             if self.has_ended(at) {
                 self.end(at, now);
-            } else if now.saturating_duration_since(self.all[at].born) >= OF_AGE && self.is_to_be_observed(at)
+            } else if come_of_age.len() < BEGUN_AT_ONCE
+                && now.saturating_duration_since(self.all[at].born) >= OF_AGE
+                && self.is_to_be_observed(at)
             {
                 come_of_age.push((at, self.all[at].process.pid));
             }
         }
-        come_of_age.sort_unstable();
         come_of_age
     }
 
@@ -138,8 +147,10 @@ impl Descendants {
     /// Notes for the reader of the recording.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let is_short =
-            |it: &&Descendant| it.number.is_some() && it.state == State::Ended && !it.process.is_observed;
+        let is_short = |it: &&Descendant| {
+            let is_over = it.number.is_some() && it.state == State::Ended;
+            is_over && !it.process.is_observed && !it.was_left_alone
+        };
         match self.all.iter().skip(1).filter(is_short).count() {
             0 => {}
             1 => notes.push("a process ended within 100 ms; its memory was not looked at".to_owned()),
@@ -148,9 +159,9 @@ impl Descendants {
             }
         }
         if self.left_alone > 0 {
-            let left_alone = self.left_alone;
+            let Descendants { left_alone, observed_max, .. } = self;
             notes.push(format!(
-                "{left_alone} processes were not looked at: no more than {OBSERVED_MAX} are at the same time"
+                "{left_alone} processes were not looked at: no more than {observed_max} are at the same time"
             ));
         }
         if self.not_kept > 0 {
@@ -239,9 +250,18 @@ impl Descendants {
         let name = inherited.map_or_else(String::new, |parent| parent.name.clone());
         let process = Process { name, pid, begun_ns, ..Process::default() };
         let is_ours = parent.is_some_and(|parent| self.all[parent].is_ours);
-        let (state, number, is_told) = (State::Young, None, false);
         let at = self.all.len();
-        self.all.push(Descendant { process, parent, born, watch, state, is_ours, number, is_told });
+        self.all.push(Descendant {
+            process,
+            parent,
+            born,
+            watch,
+            state: State::Young,
+            was_left_alone: false,
+            is_ours,
+            number: None,
+            is_told: false,
+        });
         self.living.insert(pid, at);
         if self.agents.contains(&pid) || identity::is_agent(pid) {
             self.is_ours(at);
@@ -307,8 +327,9 @@ impl Descendants {
             return false;
         }
         let observed = self.living.values().filter(|at| self.all[**at].state == State::Observed).count();
-        let is_observed = observed < OBSERVED_MAX;
+        let is_observed = observed < self.observed_max;
         self.left_alone += u64::from(!is_observed);
+        self.all[at].was_left_alone = !is_observed;
         self.all[at].state = if is_observed { State::Observed } else { State::LeftAlone };
         is_observed
     }

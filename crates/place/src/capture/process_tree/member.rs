@@ -9,11 +9,11 @@ use tiermem_trace::recording::{JournalSample, NumberedRegion, Source as SourceIn
 
 use super::super::numa_residency::{Located, Whereabouts};
 use super::super::observer::{Looked, Observer, Piece};
+use super::super::options::{Options, Target};
 use super::super::resident::Resident;
 use super::super::schedule::Due;
 use super::super::{CaptureError, Stop};
 use super::identity::Identity;
-use crate::capture::live::{Options, Target};
 
 /// Who is looked at.
 #[derive(Clone, Copy, Debug)]

@@ -13,14 +13,15 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+use tiermem_sys::limits::raise_open_files;
 use tiermem_sys::pidfd::PidFd;
 use tiermem_trace::recording::{Facts, JournalSample, NumberedProcess, NumberedRegion, Region};
 
-use self::descendants::{Descendants, Place};
+use self::descendants::{Descendants, OBSERVED_MAX, Place};
 pub(in crate::capture) use self::member::Account;
 use self::member::{Seen, Subject, Told};
-use super::live::{Options, SourceKind};
 use super::observer::Looked;
+use super::options::{Options, SourceKind};
 use super::schedule::Due;
 use super::{CaptureError, Stop};
 
@@ -50,8 +51,8 @@ pub(super) struct ProcessTree<'scope, 'env> {
     /// Numbers of regions, of all processes.
     numbers: u32,
     first: PidFd,
-    /// What cannot be seen any more, and why.
-    notes: Vec<String>,
+    /// Who cannot be seen any more, from which slice on, and why.
+    failures: Vec<(String, u32, String)>,
 }
 
 /// A process that is or was looked at.
@@ -76,6 +77,9 @@ impl<'scope, 'env> ProcessTree<'scope, 'env> {
         stop: &'env Stop,
         begun: Instant,
     ) -> Result<Self, CaptureError> {
+        // The kernel has one DAMON for all.
+        let is_followed = options.children && !options.sources.contains(&SourceKind::Damon);
+        let observed_max = if is_followed { observed_max() } else { 0 };
         let (to_reports, reports) = mpsc::channel();
         let first = spawn(scope, options, stop, (0, Subject::First), &to_reports);
         let (pid, tasks) = match reports.recv() {
@@ -85,9 +89,7 @@ impl<'scope, 'env> ProcessTree<'scope, 'env> {
             Ok(_) | Err(_) => return Err(CaptureError::Wait(std::io::ErrorKind::BrokenPipe.into())),
         };
         let watch = PidFd::open(pid).map_err(|_| CaptureError::NoProcess(pid))?;
-        // The kernel has one DAMON for all.
-        let is_followed = options.children && !options.sources.contains(&SourceKind::Damon);
-        let descendants = Descendants::of(pid, begun, tasks, is_followed);
+        let descendants = Descendants::of(pid, begun, tasks, observed_max);
         let mut tree = ProcessTree {
             scope,
             options,
@@ -98,7 +100,7 @@ impl<'scope, 'env> ProcessTree<'scope, 'env> {
             to_reports,
             numbers: 0,
             first: watch,
-            notes: Vec::new(),
+            failures: Vec::new(),
         };
         tree.members.push(Member::new(0, first));
         Ok(tree)
@@ -218,9 +220,8 @@ impl<'scope, 'env> ProcessTree<'scope, 'env> {
                 match done {
                     Err(error) if is_first && !is_begun && !has_ended => return Err(error),
                     Err(error) if !has_ended => {
-                        let name = self.descendants.name(place);
-                        let slice = due.number;
-                        self.notes.push(format!("{name} was not observed from slice {slice} on: {error}"));
+                        let name = self.descendants.name(place).to_owned();
+                        self.failures.push((name, due.number, error.to_string()));
                     }
                     _ => {}
                 }
@@ -266,15 +267,18 @@ impl<'scope, 'env> ProcessTree<'scope, 'env> {
     /// Notes for the reader of the recording, but for what concerns all processes together.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.members[0].account.notes.clone();
-        notes.extend(self.notes.iter().cloned());
         // Notes that differ in numbers alone are told once.
-        let mut alike: BTreeMap<String, (&str, &str, usize)> = BTreeMap::new();
+        let mut alike: BTreeMap<String, (&str, String, usize)> = BTreeMap::new();
+        let mut of = |name, note: String| {
+            let kind = note.chars().filter(|it| !it.is_ascii_digit()).collect();
+            alike.entry(kind).or_insert_with(|| (name, note, 0)).2 += 1;
+        };
+        for (name, slice, error) in &self.failures {
+            of(name, format!("not observed from slice {slice} on: {error}"));
+        }
         for member in &self.members[1..] {
-            for note in &member.account.notes {
-                let kind = note.chars().filter(|it| !it.is_ascii_digit()).collect();
-                let name = self.descendants.name(member.place);
-                alike.entry(kind).or_insert_with(|| (name, note, 0)).2 += 1;
-            }
+            let notes = member.account.notes.iter().cloned();
+            notes.for_each(|note| of(self.descendants.name(member.place), note));
         }
         let more = alike.len().saturating_sub(NOTES_MAX);
         let told = alike.into_values().take(NOTES_MAX).map(|(name, note, count)| match count {
@@ -306,6 +310,15 @@ impl Member {
             account: Account::default(),
         }
     }
+}
+
+/// How many processes may be observed at the same time: each takes some open files.
+fn observed_max() -> usize {
+    const FILES_EACH: u64 = 16;
+    const FILES: u64 = 128;
+    let wanted = FILES + OBSERVED_MAX as u64 * FILES_EACH;
+    let files = raise_open_files(wanted).map_or_else(|error| error.limit, |()| wanted);
+    (files.saturating_sub(FILES) / FILES_EACH).clamp(1, OBSERVED_MAX as u64) as usize
 }
 
 /// Has a thread look at a process. Reports are of this number.
