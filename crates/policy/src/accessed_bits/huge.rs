@@ -1,5 +1,7 @@
 //! Huge pages that are hotter than their one bit tells: which of them to examine, and what that says of the others.
 
+use std::cmp::Reverse;
+
 use super::granule::{Examined, Granule};
 use super::{HUGE_BYTES, HUGE_PAGES, Sampler, Span};
 
@@ -22,15 +24,19 @@ const CALIBRATED_BY: usize = 8;
 
 impl Sampler {
     /// Chooses huge pages to examine in the next pass, no more than may be, by their first addresses: of the granules that are wanted and
-    /// whose huge pages are too fast for their bits, first those that were not examined for longest. The body has the kernel map each of
+    /// whose huge pages are too fast for their bits, first those that were not examined for longest, and of them the hottest. The body has the kernel map each of
     /// them page by page, and calls [`Self::end_examining`] after the pass.
     pub fn examine(&mut self, is_wanted: impl Fn(Span) -> bool) -> Vec<u64> {
         let most = self.examinations.left() as usize;
         let rng = &mut self.rng;
-        let mut hot: Vec<(u64, u64, usize)> = (self.granules.iter().enumerate())
+        let mut hot: Vec<(u64, Reverse<u64>, u64, usize)> = (self.granules.iter().enumerate())
             .filter(|(_, it)| it.is_too_fast && it.small_pages == 0 && is_wanted(it.span))
             .filter(|(_, it)| it.examined_at.is_none_or(|at| at.slice + AGAIN_SLICES <= self.slices))
-            .map(|(at, granule)| (granule.examined_at.map_or(0, |it| it.slice), rng.next_u64(), at))
+            .map(|(at, granule)| {
+                // Rates are positive: their order is that of their bits.
+                let per_s = Reverse(granule.huge.rate.per_page_s().to_bits());
+                (granule.examined_at.map_or(0, |it| it.slice), per_s, rng.next_u64(), at)
+            })
             .collect();
         hot.sort_unstable();
         let chosen: Vec<u64> = (hot.into_iter().take(most))
