@@ -11,6 +11,7 @@ pub const TOO_FAST_PER_S: f64 = 4000.0;
 /// Accesses to be expected in the shortest window, from which on it tells little as well: where only huge pages lie near, windows are
 /// shorter.
 const TOO_FAST: f64 = 0.6;
+const STAYS: f64 = 4.0;
 /// Slices for which what was seen of a huge page's pages holds, as long as it stays so fast.
 const HOLDS_SLICES: u64 = 24;
 /// It is examined again only after so many.
@@ -83,8 +84,10 @@ impl Sampler {
             let shortest_s = granule.huge.shortest_s();
             let per_s = granule.huge.take().per_page_s();
             bits.push(per_s);
+            // What was seen of its pages is given up only if bits clearly tell its rate.
+            let too_fast = if granule.examined_at.is_some() { TOO_FAST / STAYS } else { TOO_FAST };
             granule.is_too_fast =
-                granule.huge_pages > 0 && per_s >= TOO_FAST_PER_S && per_s * shortest_s >= TOO_FAST;
+                granule.huge_pages > 0 && per_s >= TOO_FAST_PER_S && per_s * shortest_s >= too_fast;
             if granule.examined.is_seen() {
                 let per_s = granule.examined.take().per_page_s() * f64::from(HUGE_PAGES);
                 granule.examined_at = Some(Examined { per_s, slice });
