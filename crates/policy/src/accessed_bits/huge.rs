@@ -8,9 +8,10 @@ use super::{HUGE_BYTES, HUGE_PAGES, Sampler, Span};
 /// Accesses to a huge page in a second from which on its bit tells little: some windows would have to be shorter than the calls to
 /// clear it and to read it take together.
 pub const TOO_FAST_PER_S: f64 = 4000.0;
-/// Accesses to be expected in the shortest window, from which on it tells little as well: where only huge pages lie near, windows are
-/// shorter.
+/// And accesses to be expected in the shortest window that there was: where only huge pages lie near, windows are shorter, and bits
+/// tell more.
 const TOO_FAST: f64 = 0.6;
+/// One that was examined is not too fast any more only below such a part of that: the rate that bits tell varies.
 const STAYS: f64 = 4.0;
 /// Slices for which what was seen of a huge page's pages holds, as long as it stays so fast.
 const HOLDS_SLICES: u64 = 24;
@@ -24,9 +25,9 @@ const BY_PLACE: f64 = 0.8;
 const CALIBRATED_BY: usize = 8;
 
 impl Sampler {
-    /// Chooses huge pages to examine in the next pass, no more than may be, by their first addresses: of the granules that are wanted and
-    /// whose huge pages are too fast for their bits, first those that were not examined for longest, and of them the hottest. The body has the kernel map each of
-    /// them page by page, and calls [`Self::end_examining`] after the pass.
+    /// Chooses huge pages to examine in the next pass, no more than may be, by their first addresses: of the granules that are wanted
+    /// and whose huge pages are too fast for their bits, first those that were not examined for longest, and of them those whose bits
+    /// tell most. The body has the kernel map each of them page by page, and calls [`Self::end_examining`] after the pass.
     pub fn examine(&mut self, is_wanted: impl Fn(Span) -> bool) -> Vec<u64> {
         let most = self.examinations.left() as usize;
         let rng = &mut self.rng;
