@@ -1,14 +1,18 @@
 //! Huge pages that are hotter than their one bit tells: which of them to examine, and what that says of the others.
 
+use std::cmp::Reverse;
+
 use super::granule::{Examined, Granule};
 use super::{HUGE_BYTES, HUGE_PAGES, Sampler, Span};
 
 /// Accesses to a huge page in a second from which on its bit tells little: some windows would have to be shorter than the calls to
 /// clear it and to read it take together.
 pub const TOO_FAST_PER_S: f64 = 4000.0;
-/// Accesses to be expected in the shortest window, from which on it tells little as well: where only huge pages lie near, windows are
-/// shorter.
+/// And accesses to be expected in the shortest window that there was: where only huge pages lie near, windows are shorter, and bits
+/// tell more.
 const TOO_FAST: f64 = 0.6;
+/// One that was examined is not too fast any more only below such a part of that: the rate that bits tell varies.
+const STAYS: f64 = 4.0;
 /// Slices for which what was seen of a huge page's pages holds, as long as it stays so fast.
 const HOLDS_SLICES: u64 = 24;
 /// It is examined again only after so many.
@@ -21,16 +25,20 @@ const BY_PLACE: f64 = 0.8;
 const CALIBRATED_BY: usize = 8;
 
 impl Sampler {
-    /// Chooses huge pages to examine in the next pass, no more than may be, by their first addresses: of the granules that are wanted and
-    /// whose huge pages are too fast for their bits, first those that were not examined for longest. The body has the kernel map each of
-    /// them page by page, and calls [`Self::end_examining`] after the pass.
+    /// Chooses huge pages to examine in the next pass, no more than may be, by their first addresses: of the granules that are wanted
+    /// and whose huge pages are too fast for their bits, first those that were not examined for longest, and of them those whose bits
+    /// tell most. The body has the kernel map each of them page by page, and calls [`Self::end_examining`] after the pass.
     pub fn examine(&mut self, is_wanted: impl Fn(Span) -> bool) -> Vec<u64> {
         let most = self.examinations.left() as usize;
         let rng = &mut self.rng;
-        let mut hot: Vec<(u64, u64, usize)> = (self.granules.iter().enumerate())
+        let mut hot: Vec<(u64, Reverse<u64>, u64, usize)> = (self.granules.iter().enumerate())
             .filter(|(_, it)| it.is_too_fast && it.small_pages == 0 && is_wanted(it.span))
             .filter(|(_, it)| it.examined_at.is_none_or(|at| at.slice + AGAIN_SLICES <= self.slices))
-            .map(|(at, granule)| (granule.examined_at.map_or(0, |it| it.slice), rng.next_u64(), at))
+            .map(|(at, granule)| {
+                // Rates are positive: their order is that of their bits.
+                let per_s = Reverse(granule.huge.rate.per_page_s().to_bits());
+                (granule.examined_at.map_or(0, |it| it.slice), per_s, rng.next_u64(), at)
+            })
             .collect();
         hot.sort_unstable();
         let chosen: Vec<u64> = (hot.into_iter().take(most))
@@ -77,8 +85,10 @@ impl Sampler {
             let shortest_s = granule.huge.shortest_s();
             let per_s = granule.huge.take().per_page_s();
             bits.push(per_s);
+            // What was seen of its pages is given up only if bits clearly tell its rate.
+            let too_fast = if granule.examined_at.is_some() { TOO_FAST / STAYS } else { TOO_FAST };
             granule.is_too_fast =
-                granule.huge_pages > 0 && per_s >= TOO_FAST_PER_S && per_s * shortest_s >= TOO_FAST;
+                granule.huge_pages > 0 && per_s >= TOO_FAST_PER_S && per_s * shortest_s >= too_fast;
             if granule.examined.is_seen() {
                 let per_s = granule.examined.take().per_page_s() * f64::from(HUGE_PAGES);
                 granule.examined_at = Some(Examined { per_s, slice });
