@@ -56,6 +56,8 @@ struct Process {
     next: usize,
     /// Pages whose bits the program had to set again.
     set_again: u64,
+    /// Huge pages that were mapped page by page.
+    mapped_by_pages: u64,
 }
 
 impl Process {
@@ -82,6 +84,7 @@ impl Process {
             blocks,
             next: 0,
             set_again: 0,
+            mapped_by_pages: 0,
         }
     }
 
@@ -133,6 +136,7 @@ impl Process {
     }
 
     fn map_by_pages(&mut self, address: u64) {
+        self.mapped_by_pages += 1;
         let block = &mut self.blocks[(address / HUGE_BYTES) as usize];
         assert!(block.is_huge && address.is_multiple_of(HUGE_BYTES));
         let [page] = block.pages[..] else { panic!() };
@@ -441,6 +445,32 @@ fn what_is_not_accessed_costs_nothing_and_is_not_told() {
     let mut process = Process::new(&[vec![(0.0, false); 256], vec![(0.0, true); 256]].concat(), 2);
     let told = told(&mut process, 3, |_, _| {});
     assert_eq!((sum(&told).iter().sum::<f64>(), process.set_again), (0.0, 0));
+}
+
+#[test]
+fn huge_pages_are_looked_at_page_by_page_only_where_their_bits_do_not_tell() {
+    // Each is accessed so often in a second; bits tell that where windows are short.
+    for (per_s, at_most) in [(2e3, 8), (7e3, 120), (1e5, 1000)] {
+        let heat = vec![per_s * 2.0; 64];
+        let mut process = Process::new(&rates_of(&heat, |_| true), 4);
+        let told = told(&mut process, 12, |_, _| {});
+        let count = process.mapped_by_pages;
+        assert!(count <= at_most && (per_s < 1e5 || count > 64), "{count} at {per_s}");
+        let error = (sum(&told[4..]).iter().sum::<f64>() / 8.0 / heat.iter().sum::<f64>()).ln();
+        assert!(error.abs() < 0.25, "{error} at {per_s}");
+    }
+}
+
+#[test]
+fn the_hottest_huge_pages_are_told_first() {
+    // The n-th has 1/n of the hottest one's heat, in the order of addresses.
+    for seed in 1..=3 {
+        let heat: Vec<f64> = (1..=256).map(|rank| 2e6 / f64::from(rank)).collect();
+        let mut process = Process::new(&rates_of(&heat, |_| true), seed);
+        let told = sum(&told(&mut process, 8, |_, _| {})[4..]);
+        let (told_share, true_share) = (share(&told, 0..16), share(&heat, 0..16));
+        assert!((told_share - true_share).abs() < 0.1, "{told_share} of {true_share}");
+    }
 }
 
 #[test]
