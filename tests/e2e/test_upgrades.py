@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import pathlib
+import zlib
 from collections.abc import Callable
 
 from recorder import connect, scan
@@ -17,6 +18,20 @@ FLASH_ITEMS = 1184
 
 def unpacked(name: str, path: pathlib.Path) -> pathlib.Path:
     path.write_bytes(lzma.decompress((UPGRADES / name).read_bytes()))
+    return path
+
+
+def of_this_boot(path: pathlib.Path) -> pathlib.Path:
+    """The same as if the store had been killed in this boot of the machine: what was not stopped in order counts only then."""
+    boot_id = bytes.fromhex(pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", ""))
+    content = bytearray(path.read_bytes())
+    for start in (0, 4096):
+        block = content[start : start + 4096]
+        assert block[:7] == b"TMFLASH"
+        block[40:56] = boot_id
+        block[12:16] = zlib.crc32(block[16:]).to_bytes(4, "little")
+        content[start : start + 4096] = block
+    path.write_bytes(content)
     return path
 
 
@@ -38,7 +53,7 @@ def test_a_snapshot_of_version_1_is_loaded(serve: Callable[..., Store], tmp_path
 
 
 def test_a_flash_tier_of_version_1_is_taken_up(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
-    path = unpacked("store-flash-version-1.xz", tmp_path / "flash")
+    path = of_this_boot(unpacked("store-flash-version-1.xz", tmp_path / "flash"))
     for _ in range(2):
         store = serve(*(flag.format(path) for flag in FLASH_TIERS))
         with connect(store) as client:
