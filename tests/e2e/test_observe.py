@@ -13,6 +13,7 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -292,6 +293,8 @@ def test_touched_bytes_are_those_in_memory(tmp_path: pathlib.Path) -> None:
 BEGINS = """if 1:
     import mmap, time
     memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    # Whoever looks has looked by then.
+    time.sleep(0.4)
     for at in range(0, 64 << 20, 4096):
         memory[at] = 1
     end = time.monotonic() + 3
@@ -305,7 +308,7 @@ def test_how_a_program_begins_is_told_and_can_be_left_out(tmp_path: pathlib.Path
     out = tmp_path / "begins.rec"
 
     def attempt() -> None:
-        summary, _ = record(out, "--slice", "200ms", "--granule", "1MiB", "--", "python3", "-c", BEGINS)
+        summary, _ = record(out, "--slice", "200ms", "--granule", "1MiB", "--", sys.executable, "-c", BEGINS)
         begins = summary["initialisation_slices"]
         assert 0 < begins < summary["slices"] / 2, summary
         page = tmp_path / "begins.html"
@@ -329,7 +332,7 @@ def test_a_recording_begins_later_on_request(tmp_path: pathlib.Path) -> None:
 
     def attempt() -> None:
         summary, _ = record(
-            out, "--delay", "1500ms", "--source", "faults", "--slice", "200ms", "--granule", "1MiB", "--", "python3", "-c", BEGINS
+            out, "--delay", "1500ms", "--source", "faults", "--slice", "200ms", "--granule", "1MiB", "--", sys.executable, "-c", BEGINS
         )
         # It had filled its memory before, and its beginning is not there.
         assert summary["slices"] > 2 and summary["initialisation_slices"] == 0, summary

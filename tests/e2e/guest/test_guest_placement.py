@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import pathlib
+import re
 
 import pytest
 
@@ -17,7 +18,8 @@ PROGRAMS = pathlib.Path(binary()).parent
 # Memory of its own, 64 MiB, that it goes through for a time; the rest of a program is small beside it. Where its memory lies is looked at
 # now and then, so a program that ends sooner on a fast machine than it is looked at on a busy one would not be seen with all of it.
 FILL = "hotspot --footprint 67108864 --hot 67108864 --background 0 --per-second 200000 --pass-ms 3000 --passes 1"
-OF_THEM = 64 << 20
+MIB = 1 << 20
+OF_THEM = 64 * MIB
 
 # Small pages, so that interleaving is seen page by page.
 PLACES = f"""
@@ -131,8 +133,8 @@ for step in $(seq 1000); do
     sleep 0.1
 done
 sleep ${SETTLE}
-tiermem record --pid $pid --duration 2s --slice 1s -o /out/now.rec || exit 1
-tiermem heatmap /out/now.rec --granule 1MiB -o /out/now.csv || exit 1
+cat /proc/$pid/maps >/out/maps || exit 1
+cat /proc/$pid/numa_maps >/out/numa_maps || exit 1
 kill $pid
 wait
 """
@@ -142,12 +144,12 @@ wait
 def test_pages_lie_tier_by_tier_where_the_plan_says(guest: type[Machine], tmp_path: pathlib.Path, shape: str) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(ALWAYS))
-    # The recorder asks the kernel for the node of each page (the status of move_pages), whatever the mover has counted.
+    # The kernel tells on which node the pages of each mapping lie, whatever the mover has counted; a granule is a mapping of its own.
     for settle_s in (4, 12, 25):
         script = TIER_BY_TIER.replace("${SETTLE}", str(settle_s))
         result = guest(shape, (768, 512)).run(script, files=with_programs("hotspot") | {"/plan.json": plan})
-        assert "now.csv" in result.files_out, result.output
-        remote = remote_shares(result.files_out["now.csv"], 64)
+        assert "numa_maps" in result.files_out, result.output
+        remote = remote_granules(result.files_out["maps"].decode(), result.files_out["numa_maps"].decode(), 64)
         right = [share < 0.5 if 16 <= granule < 32 else share > 0.5 for granule, share in remote.items()]
         if len(right) > 48 and all(right):
             return
@@ -207,6 +209,30 @@ def with_programs(*names: str) -> dict[str, pathlib.Path | str]:
         if not (PROGRAMS / name).exists():
             pytest.skip(f"{PROGRAMS / name} is not there: build it with `cargo build -p tiermem-workloads`")
     return {"/bin/tiermem": binary(), **{f"/bin/{name}": PROGRAMS / name for name in names}}
+
+
+def remote_granules(maps: str, numa_maps: str, granules: int) -> dict[int, float]:
+    """Of each granule (1 MiB) of the program's one large table: the share of its pages on nodes other than the first."""
+    ends = {int(start, 16): int(end, 16) for start, end in (line.split()[0].split("-") for line in maps.splitlines())}
+    pages: dict[int, list[float]] = {}
+    for line in numa_maps.splitlines():
+        start = int(line.split()[0], 16)
+        nodes = {int(node): int(count) for node, count in re.findall(r"\bN(\d+)=(\d+)", line)}
+        for at in range(start, ends.get(start, start), MIB) if "anon=" in line else ():
+            share = min(MIB, ends[start] - at) / (ends[start] - start)
+            of = pages.setdefault(at, [0.0, 0.0])
+            of[0] += share * sum(count for node, count in nodes.items() if node != 0)
+            of[1] += share * sum(nodes.values())
+    # The table: the longest run of granules one behind the other.
+    runs: list[list[int]] = []
+    for at in sorted(pages):
+        if runs and runs[-1][-1] + MIB == at:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    table = max(runs, key=len)
+    assert granules <= len(table) <= granules + 1, (maps, numa_maps)
+    return {number: pages[at][0] / pages[at][1] for number, at in enumerate(table[:granules]) if pages[at][1] > 0}
 
 
 def remote_shares(text: bytes, granules: int) -> dict[int, float]:
