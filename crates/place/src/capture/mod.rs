@@ -7,6 +7,7 @@ pub mod lackey;
 mod layout;
 pub mod live;
 pub mod machine;
+mod mapping_news;
 pub mod maps;
 mod naming;
 mod numa_residency;

@@ -13,6 +13,7 @@ use tiermem_sys::pidfd::{PidFd, Woken};
 use tiermem_sys::process_claim::ProcessClaim;
 use tiermem_trace::recording::{Executable, Source as SourceInfo};
 
+use super::mapping_news::MappingNews;
 use super::maps::{self, MapLine};
 use super::options::{Ending, Options, SourceKind, Target};
 use super::origins::Origins;
@@ -143,8 +144,8 @@ pub(crate) struct Observer<'a> {
     /// The slices in which the process began another program.
     pub begun_anew: Vec<u32>,
     mappings: Option<MappingWatch>,
-    /// Whether something as large as a granule has been mapped that nobody was told of.
-    has_mapped_much: bool,
+    /// What was mapped, as large as a granule, that nobody was told of.
+    news: MappingNews,
     _precedence: Option<Precedence>,
     /// Keeps other recorders away.
     _claim: Option<ProcessClaim>,
@@ -237,7 +238,7 @@ impl<'a> Observer<'a> {
             has_left: false,
             begun_anew: Vec::new(),
             mappings: None,
-            has_mapped_much: false,
+            news: MappingNews::default(),
             // A recorder that has to wait for a processor sees long windows alone, in which all hot granules are alike. The program,
             // which was started before, has its own priority.
             _precedence: Precedence::take(),
@@ -452,12 +453,11 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// Waits for this time, or until the process ends or the
-    /// recording is asked to stop. Returns whether the process ended.
+    /// Waits for this time, or until the process ends or the recording is asked to stop. Returns whether the process ended.
     fn wait(&mut self, stop: &Stop, wait: Duration, mapped: &mut dyn FnMut(&mut Self)) -> bool {
         /// Longest delay until a request to stop, or the begin of another program, is noticed.
         const STEP: Duration = Duration::from_millis(20);
-        /// A program often makes a mapping by several calls, and unmaps a part of it at once.
+        /// Most mappings are complete by then.
         const SETTLING: Duration = Duration::from_micros(300);
         /// A program that maps again and again, little each time, wakes its observer no more often.
         const PAUSE: Duration = Duration::from_millis(1);
@@ -466,7 +466,7 @@ impl<'a> Observer<'a> {
         let until = Instant::now() + wait;
         loop {
             // A look at the mappings may have taken in what the kernel has told, which wakes nobody then.
-            if self.options.tell_mappings && std::mem::take(&mut self.has_mapped_much) {
+            if self.options.tell_mappings && self.news.is_due(Instant::now()) {
                 mapped(self);
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -479,7 +479,7 @@ impl<'a> Observer<'a> {
                 Woken::Readable => {
                     let begun = Instant::now();
                     self.drain_mappings();
-                    if std::mem::take(&mut self.has_mapped_much) {
+                    if self.news.is_due(begun) {
                         mapped(self);
                     }
                     let pause = PAUSE.max(begun.elapsed() * MAPPINGS_PART);
@@ -498,7 +498,9 @@ impl<'a> Observer<'a> {
         let granule_bytes = self.options.granule_bytes;
         if let Some(mappings) = &mut self.mappings {
             mappings.drain(self.process.pid, |new| {
-                self.has_mapped_much |= new.bytes >= granule_bytes;
+                if new.bytes >= granule_bytes {
+                    self.news.tell();
+                }
                 self.origins.mapped(new);
             });
         }
