@@ -464,3 +464,23 @@ fn lead(window_s: Option<f64>, most_s: f64, any: bool, rng: &mut Rng) -> f64 {
     };
     lead.clamp(SHORTEST_S, most_s)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_changed_is_told_at_once() {
+        let mut seen = Seen::new(AGEING);
+        let mut slice = |per_s: f64| {
+            let (seconds, pages) = (0.01, 1024.0_f64);
+            let touched = (pages * -(-per_s * seconds).exp_m1()).round();
+            seen.add(SampleWindow { seconds, before_s: 0.0, touched, pages });
+            seen.take().per_page_s()
+        };
+        for per_s in [100.0, 100.0, 100.0, 2.0, 2.0, 100.0] {
+            let told = slice(per_s);
+            assert!((told / per_s).ln().abs() < 0.1, "{told} of {per_s}");
+        }
+    }
+}
