@@ -220,7 +220,7 @@ int main(int argc, char **argv) {
         syscall(SYS_exit, 6);
     } else if (strcmp(what, "stack") == 0) {
         if (argc < 3) {
-            limit(RLIMIT_STACK, 160 << 10);
+            limit(RLIMIT_STACK, 256 << 10);
             execl("/proc/self/exe", own, "stack", "small", (char *)0);
         }
         memory();
