@@ -193,6 +193,7 @@ fn begun(traced: &Traced, has_failed: impl Fn() -> bool) -> io::Result<()> {
 /// Where it can have none; it goes on as before.
 pub fn attach(pid: u32) -> Result<Agent, NoAgent> {
     let number = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
+    has_room()?;
     // Its numbers, from outside to inside of containers.
     let numbers = status(number, "NSpid").unwrap_or_default();
     if numbers.split_ascii_whitespace().next_back() == Some("1") {
@@ -219,6 +220,14 @@ pub fn attach(pid: u32) -> Result<Agent, NoAgent> {
     let made = in_stopped(pid, &mut traced, parent);
     traced.detach()?;
     made
+}
+
+/// Whether there are open files for all that it takes. A process that is left amid it, as there are none, may be harmed.
+fn has_room() -> io::Result<()> {
+    const FILES: usize = 16;
+    let files: io::Result<Vec<std::fs::File>> =
+        (0..FILES).map(|_| std::fs::File::open("/dev/null")).collect();
+    files.map(drop)
 }
 
 fn refused(pid: libc::pid_t, error: io::Error) -> NoAgent {
