@@ -68,9 +68,18 @@ fn executable(line: &str) -> Option<(bool, u64, u64)> {
     (is_executable && !is_other).then_some((line.ends_with("[vdso]"), bounds.0, bounds.1))
 }
 
-/// A field of `/proc/PID/status`.
+/// A field of `/proc/PID/status`; `None` if there is no such process or field, or it cannot be read.
 pub(super) fn status(pid: libc::pid_t, field: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    try_status(pid, field).ok().flatten()
+}
+
+/// The same, and why it cannot be read.
+pub(super) fn try_status(pid: libc::pid_t, field: &str) -> io::Result<Option<String>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    Ok(field_of(&text, field))
+}
+
+fn field_of(text: &str, field: &str) -> Option<String> {
     text.lines().find_map(|line| Some(line.strip_prefix(field)?.strip_prefix(':')?.trim().to_owned()))
 }
 

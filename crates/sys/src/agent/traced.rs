@@ -5,7 +5,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::program::status;
+use super::program::try_status;
 
 /// How long a process may take until it stops: one that is frozen, or waits for a device, may never.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -147,8 +147,15 @@ impl Traced {
 
     /// Whether it is there and traced: when another thread of a process begins a program, that thread takes the first one's place.
     fn is_there(&self) -> bool {
-        let tracer = status(self.pid, "TracerPid");
-        !self.has_ended() && tracer.is_some_and(|tracer| tracer != "0")
+        // That it cannot be read, as no open files are left, does not mean that it has gone: given up amid a call that it was made to do, it
+        // would go on with the registers of that call.
+        let is_traced = match try_status(self.pid, "TracerPid") {
+            Ok(tracer) => tracer.is_some_and(|tracer| tracer != "0"),
+            Err(error) => {
+                error.kind() != io::ErrorKind::NotFound && error.raw_os_error() != Some(libc::ESRCH)
+            }
+        };
+        is_traced && !self.has_ended()
     }
 
     /// Waits until it stands still.
@@ -167,6 +174,16 @@ impl Traced {
                 _ if !self.is_ours && !self.is_there() => return Err(gone()),
                 waited if waited < PATIENCE => std::thread::sleep(NAP),
                 _ => return Err(io::ErrorKind::TimedOut.into()),
+            }
+        }
+    }
+
+    /// Waits until it stands still, however long that takes: it cannot be left amid a call that is not its own.
+    fn halt_at_last(&self) -> io::Result<Halt> {
+        loop {
+            match self.halt() {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                halted => return halted,
             }
         }
     }
@@ -292,7 +309,7 @@ impl Traced {
         let mut has_begun = false;
         loop {
             self.resume(libc::PTRACE_SYSCALL, 0)?;
-            match self.halt()? {
+            match self.halt_at_last()? {
                 Halt::SystemCall => match self.stage()? {
                     INFO_ENTRY => has_begun = true,
                     INFO_EXIT if has_begun => return Ok(self.registers()?.rax.cast_signed()),
