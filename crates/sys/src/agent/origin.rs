@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::batch::Place;
 use super::client::Agent;
-use super::program::{Memory, status};
+use super::program::{Memory, status, try_status};
 use super::traced::{Call, EVENT_STOP, Halt, Registers, Traced};
 use super::{calls, sandbox};
 
@@ -193,7 +193,6 @@ fn begun(traced: &Traced, has_failed: impl Fn() -> bool) -> io::Result<()> {
 /// Where it can have none; it goes on as before.
 pub fn attach(pid: u32) -> Result<Agent, NoAgent> {
     let number = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
-    has_room()?;
     // Its numbers, from outside to inside of containers.
     let numbers = status(number, "NSpid").unwrap_or_default();
     if numbers.split_ascii_whitespace().next_back() == Some("1") {
@@ -202,6 +201,10 @@ pub fn attach(pid: u32) -> Result<Agent, NoAgent> {
     let own = std::process::id().to_string();
     let parent =
         if status(number, "PPid").is_some_and(|parent| parent == own) { Parent::Ours } else { Parent::Init };
+    // Not even to be interrupted: a call that it waits in is then begun anew by a call of another name, which a filter may not know.
+    if is_filtered(number)? {
+        return Err(NoAgent::Filtered);
+    }
     // What it makes before it stands still is not traced.
     let mut traced = Traced::seize(number, 0).map_err(|error| refused(number, error))?;
     traced.interrupt()?;
@@ -220,14 +223,6 @@ pub fn attach(pid: u32) -> Result<Agent, NoAgent> {
     let made = in_stopped(pid, &mut traced, parent);
     traced.detach()?;
     made
-}
-
-/// Whether there are open files for all that it takes. A process that is left amid it, as there are none, may be harmed.
-fn has_room() -> io::Result<()> {
-    const FILES: usize = 16;
-    let files: io::Result<Vec<std::fs::File>> =
-        (0..FILES).map(|_| std::fs::File::open("/dev/null")).collect();
-    files.map(drop)
 }
 
 fn refused(pid: libc::pid_t, error: io::Error) -> NoAgent {
@@ -308,8 +303,7 @@ fn may_have_one(traced: &Traced) -> Result<(), NoAgent> {
     if !traced.is_64_bit()? {
         return Err(NoAgent::Architecture);
     }
-    let filters = status(pid, "Seccomp").is_some_and(|mode| mode != "0");
-    if traced.dispatches_calls() || filters && !is_inherited(pid) {
+    if traced.dispatches_calls() || is_filtered(pid)? {
         return Err(NoAgent::Filtered);
     }
     // The agent would be the first process of the namespace of its children.
@@ -318,6 +312,12 @@ fn may_have_one(traced: &Traced) -> Result<(), NoAgent> {
         return Err(NoAgent::First);
     }
     Ok(())
+}
+
+/// Whether its system calls are filtered by others than this process's own filters.
+fn is_filtered(pid: libc::pid_t) -> io::Result<bool> {
+    let mode = try_status(pid, "Seccomp")?;
+    Ok(mode.is_some_and(|mode| mode != "0") && !is_inherited(pid))
 }
 
 /// Whether a process has the filters of this one and no others: then they allow it what they allow this one.
