@@ -314,17 +314,16 @@ fn may_have_one(traced: &Traced) -> Result<(), NoAgent> {
     Ok(())
 }
 
-/// Whether its system calls are filtered by others than this process's own filters.
+/// Whether its system calls are filtered, unless in the way that this process's are: what that allows it, it allows this one. (Strict mode has
+/// no filters.)
 fn is_filtered(pid: libc::pid_t) -> io::Result<bool> {
-    let mode = try_status(pid, "Seccomp")?;
-    Ok(mode.is_some_and(|mode| mode != "0") && !is_inherited(pid))
-}
-
-/// Whether a process has the filters of this one and no others: then they allow it what they allow this one.
-fn is_inherited(pid: libc::pid_t) -> bool {
-    let filters = |pid| status(pid, "Seccomp_filters");
-    let own = libc::pid_t::try_from(std::process::id()).ok().and_then(filters);
-    own.is_some() && own == filters(pid)
+    let filters = |pid| io::Result::Ok((try_status(pid, "Seccomp")?, try_status(pid, "Seccomp_filters")?));
+    let (mode, count) = filters(pid)?;
+    if mode.as_deref().is_none_or(|mode| mode == "0") {
+        return Ok(false);
+    }
+    let own = libc::pid_t::try_from(std::process::id()).map_err(io::Error::other)?;
+    Ok(count.is_none() || filters(own)? != (mode, count))
 }
 
 /// Whether orphans of the program's descendants become its children (`PR_SET_CHILD_SUBREAPER`), as an agent would.
