@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tiermem_base::{Bytes, TierKind, TierSpec};
+use tiermem_base::{Bytes, Rng, TierKind, TierSpec};
 use tiermem_policy::ladder::{Eviction, Tuning};
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, Holder, Pin, StoreError, ValueKind};
 
@@ -491,5 +491,29 @@ fn a_random_key_is_found_in_a_few_steps_after_mass_deletes() {
         let (key, ns) = random_key(1);
         assert_eq!(key.as_deref(), Some(&0u32.to_le_bytes()[..]));
         assert!(ns < 100.0 * full_ns, "{ns} ns beside {full_ns}");
+    }
+}
+
+/// Values of every magnitude, each as likely, three times as many bytes as there is room: each is taken, as others may be evicted.
+/// Large ones need pages in a row, which are made free in whichever tier is colder.
+#[test]
+fn no_value_of_a_flood_is_refused() {
+    const MIB: u64 = 1 << 20;
+    let bytes = vec![0; 4 << 20];
+    for (seed, makes_room_before) in (5..12).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let mut engine = engine(96 * MIB, 160 * MIB);
+        let mut random = Rng::seeded(seed);
+        let mut written = 0;
+        for number in 0.. {
+            let len = (random.unit_f64() * 22.0).exp2() as usize;
+            let key = format!("{number}");
+            while makes_room_before && !engine.make_room(len + key.len()) {}
+            let set = engine.set(0, key.as_bytes(), &bytes[..len], Condition::Always, Expiry::Never);
+            assert_eq!(set, Ok(true), "seed {seed}, value {number} of {len} bytes, after {written}");
+            written += len as u64;
+            if written > 768 * MIB {
+                break;
+            }
+        }
     }
 }

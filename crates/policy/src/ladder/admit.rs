@@ -105,7 +105,8 @@ impl Ladder {
                 first
             }
         };
-        if let Some(loc) = self.take_free_run(fit, first, id) {
+        let levels = self.transit.residents.levels.len();
+        if let Some(loc) = self.take_free_run(fit, first..levels, id) {
             return self.enter(id, loc, item, context.now);
         }
         // Where large items are to get pages of colder classes, their own coldest goes only if no window can be emptied.
@@ -115,7 +116,8 @@ impl Ladder {
         if let Some(granules) = large(fit) {
             match self.clearings.piece(granules, &mut self.exchange, &mut self.transit, context) {
                 Clear::Done => {
-                    if let Some(loc) = self.take_free_run(fit, first, id) {
+                    // Also above the first tier: the room was made where items are coldest.
+                    if let Some(loc) = self.take_free_run(fit, by_preference(first, levels), id) {
                         return self.enter(id, loc, item, context.now);
                     }
                 }
@@ -144,8 +146,7 @@ impl Ladder {
         context: &mut Context<'_>,
     ) -> Option<Admit> {
         let fit = self.transit.residents.classes.fit(item.bytes);
-        let levels = self.transit.residents.levels.len();
-        for tier in (first..levels).chain((0..first).rev()) {
+        for tier in by_preference(first, self.transit.residents.levels.len()) {
             if !self.transit.residents.levels[tier].can_hold(fit) {
                 continue;
             }
@@ -177,10 +178,9 @@ impl Ladder {
 
     /// Pages in a row for a large item where they are free. Emptying them at once, perhaps of a hundred thousand small items,
     /// would make every other request wait.
-    fn take_free_run(&mut self, fit: Fit, first: usize, id: Id) -> Option<Loc> {
+    fn take_free_run(&mut self, fit: Fit, mut tiers: impl Iterator<Item = usize>, id: Id) -> Option<Loc> {
         large(fit)?;
-        let last = self.transit.residents.levels.len();
-        (first..last).find_map(|tier| {
+        tiers.find_map(|tier| {
             self.transit.residents.levels[tier].can_hold(fit).then_some(())?;
             let slots = &self.transit.residents.levels[tier].slots;
             let held = slots.supply().held();
@@ -355,6 +355,11 @@ impl Ladder {
         let most = metadata_bytes_max(&self.transit.residents);
         !self.transit.residents.config.charge_metadata || (self.metadata_bytes() as f64) < most
     }
+}
+
+/// The tiers in which an item is to have a place, best first: down from the first, then up.
+fn by_preference(first: usize, levels: usize) -> impl Iterator<Item = usize> {
+    (first..levels).chain((0..first).rev())
 }
 
 /// Moves an item to the tier below where that has a place. It evicts nothing of the item's size for it; but what is clearly colder
