@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 
 from programs import workload
@@ -31,6 +32,11 @@ def processes(folder: pathlib.Path) -> list[dict[str, object]]:
     command = [binary(), "heatmap", "app.rec", "--processes", "--format", "json"]
     told = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     return json.loads(told.stdout)
+
+
+def child_processes(pid: int) -> list[str]:
+    threads = pathlib.Path(f"/proc/{pid}/task").iterdir()
+    return [child for thread in threads for child in (thread / "children").read_text().split()]
 
 
 def skewed(mib: int, seconds: float, per_second: int = 200_000) -> str:
@@ -90,3 +96,15 @@ def test_generations_of_processes(tmp_path: pathlib.Path) -> None:
     record(tmp_path, f"sh -c 'sh -c \"{skewed(16, 1)}; true\"; true'; true")
     told = [(it["name"], it["parent"]) for it in processes(tmp_path) if it["observed"] == "yes"]
     assert told == [("sh", ""), ("sh #2", "sh"), ("sh #3", "sh #2"), ("skewed", "sh #3")], told
+
+
+def test_a_recorder_that_runs_out_of_open_files_harms_nobody(tmp_path: pathlib.Path) -> None:
+    """Processes that it was about to give an agent go on as if nothing had been."""
+    script = "for i in $(seq 300); do sleep 3 & all=\"$all $!\"; done; for it in $all; do wait $it || echo crashed; done"
+    command = [binary(), "record", "-o", "app.rec", "--", "sh", "-c", script]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as recorder:
+        eventually(lambda: len(child_processes(recorder.pid)) > 0, "the program has begun")
+        _, most = resource.prlimit(recorder.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(recorder.pid, resource.RLIMIT_NOFILE, (400, most))
+        out, said = recorder.communicate(timeout=PATIENCE_S)
+    assert (recorder.returncode, out) == (0, "") and "Too many open files" in said, said

@@ -88,7 +88,8 @@ pub fn pass_on(command: &mut Command) {
             // SAFETY: the descriptor is what the runtime has put where there was none.
             unsafe { libc::close(number) };
         }
-        setrlimit(Resource::Nofile, inherited.open_files)?;
+        // Where somebody has lowered the hard limit meanwhile, that holds for the program too.
+        let _ = setrlimit(Resource::Nofile, inherited.open_files);
         // SAFETY: the set outlives the call, which reads it.
         match unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const inherited.mask, std::ptr::null_mut())
