@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -43,11 +44,19 @@ def cases(bin_dir: Path, short: bool) -> list[Case]:
     words = [str(bin_dir / "random"), "--footprint", str(size(gib)), "--accesses", str(accesses)]
     fewer = [str(bin_dir / "random"), "--footprint", str(size(part)), "--accesses", str(accesses)]
     product = [sys.executable, str(HERE / "programs/matvec.py"), "--size", str(rows), "--repeat", str(repeat)]
+    beside = [str(bin_dir / "random"), "--footprint", str(size(part)), "--accesses", str(accesses // 4)]
+    many, waits = (10, 0.5) if short else (250, 12)
+    four = f"for each in 1 2 3 4; do {shlex.join(beside)} & done; wait"
+    waiting = f"for each in $(seq {many}); do sleep {waits} & done; {shlex.join(words)}; wait"
+    brief = f"for each in $(seq {many * 8}); do /bin/true; done"
     slices = ["--slice", "50ms" if short else "1s", "--granule"]
     return [
         Case(f"random words of {gib}, granules of 4 MiB", 3, words, [*slices, "4MiB"]),
         Case(f"matrix by vector, {gib}, granules of 4 MiB", 3, product, [*slices, "4MiB"]),
         Case(f"random words of {part}, granules of 64 KiB", 10, fewer, [*slices, "64KiB"]),
+        Case(f"four processes, random words of {part} each, granules of 4 MiB", 3, ["sh", "-c", four], [*slices, "4MiB"]),
+        Case(f"random words of {gib} beside {many} processes that wait, 4 MiB", 3, ["sh", "-c", waiting], [*slices, "4MiB"]),
+        Case(f"{many * 8} processes one after the other, each of a millisecond", 0, ["sh", "-c", brief], [*slices, "4MiB"]),
         Case(f"random words of {gib}, 64 KiB in slices of 100 ms", 0, words, ["--slice", "100ms", "--granule", "64KiB"]),
     ]
 

@@ -8,6 +8,7 @@ import pathlib
 import re
 import resource
 import subprocess
+import sys
 
 from programs import workload
 from store import PATIENCE_S, binary, eventually
@@ -96,6 +97,21 @@ def test_generations_of_processes(tmp_path: pathlib.Path) -> None:
     record(tmp_path, f"sh -c 'sh -c \"{skewed(16, 1)}; true\"; true'; true")
     told = [(it["name"], it["parent"]) for it in processes(tmp_path) if it["observed"] == "yes"]
     assert told == [("sh", ""), ("sh #2", "sh"), ("sh #3", "sh #2"), ("skewed", "sh #3")], told
+
+
+def test_what_a_process_that_mostly_waits_accesses_is_seen(tmp_path: pathlib.Path) -> None:
+    """It is not looked at while it does not run; the moment in which it does must not be missed."""
+    program = f"""
+import time
+memory = bytearray({16 << 20})
+for _ in range(8):
+    time.sleep(0.5)
+    memory[::4096] = bytes(len(memory) // 4096)
+"""
+    (tmp_path / "app.py").write_text(program)
+    record(tmp_path, f"{sys.executable} app.py; true")
+    heat = accesses(tmp_path)
+    assert max(heat.values()) > 4 * 4096, heat
 
 
 def test_a_recorder_that_runs_out_of_open_files_harms_nobody(tmp_path: pathlib.Path) -> None:

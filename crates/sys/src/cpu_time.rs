@@ -45,6 +45,19 @@ pub fn spent_by_thread(thread: u32) -> Option<Duration> {
     Some(Duration::from_nanos(text.split_ascii_whitespace().next()?.parse().ok()?))
 }
 
+/// Processor time of all threads of any process; `None` if the kernel does not tell, as of one that has gone.
+pub fn spent_by_process(pid: u32) -> Option<Duration> {
+    /// What the kernel's scheduler has counted, of all threads (`CPUCLOCK_SCHED`).
+    const SCHEDULED: libc::clockid_t = 2;
+    let pid = libc::pid_t::try_from(pid).ok()?;
+    // As `clock_getcpuclockid` makes it.
+    let clock = (!pid << 3) | SCHEDULED;
+    let mut time = std::mem::MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: `time` is as large as the call wants and outlives it; it is read only where the call has written it.
+    let time = unsafe { (libc::clock_gettime(clock, time.as_mut_ptr()) == 0).then(|| time.assume_init())? };
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
 /// Times that this thread has waited for the kernel to give it memory, or to show it some that was there.
 pub fn thread_faults() -> u64 {
     usage(libc::RUSAGE_THREAD).ru_minflt.max(0) as u64
@@ -98,6 +111,25 @@ mod tests {
             assert!(told <= after && after - told < Duration::from_secs(1), "{told:?} of {after:?}");
         }
         assert_eq!(spent_by_thread(u32::MAX), None);
+    }
+
+    #[test]
+    fn what_a_process_spends_is_told_and_stands_still_while_it_sleeps() {
+        let own = std::process::id();
+        let before = process_cpu_time();
+        let told = spent_by_process(own).unwrap();
+        assert!(told >= before && told <= process_cpu_time());
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut spent = spent_by_process(child.id());
+        let stands_still = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            let before = std::mem::replace(&mut spent, spent_by_process(child.id()));
+            before == spent
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(stands_still && spent > Some(Duration::ZERO));
+        assert_eq!(spent_by_process(child.id()), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tiermem_policy::accessed_bits::Pacing;
 use tiermem_sys::affinity::Precedence;
 use tiermem_sys::agent::{self, Agent, NoAgent};
 use tiermem_sys::perf::MappingWatch;
-use tiermem_sys::pidfd::{PidFd, Woken};
+use tiermem_sys::pidfd::PidFd;
 use tiermem_sys::process_claim::ProcessClaim;
 use tiermem_trace::recording::{Executable, Source as SourceInfo};
 
@@ -22,6 +22,10 @@ use super::regions::Regions;
 use super::sampling::{Granules, Seen, Shape, Source};
 use super::schedule::Due;
 use super::{CaptureError, Stop, build_id};
+
+mod slice_windows;
+
+use slice_windows::{STEP, Used};
 
 /// The system's error for a process that has ended (`ESRCH`).
 const NO_PROCESS: i32 = 3;
@@ -119,6 +123,10 @@ pub(crate) struct Observer<'a> {
     origins: Origins,
     /// Its mappings, as of the last look, that sources can look at.
     pub lines: Vec<MapLine>,
+    /// Before the last look at them.
+    used: Option<Used>,
+    /// Since when it does not run, as far as is known.
+    quiet: Used,
     /// Its file.
     pub executable: Executable,
     /// Whether there was a slice.
@@ -193,7 +201,7 @@ impl<'a> Observer<'a> {
             let ended = if self.has_left {
                 self.process.watch.wait(step)
             } else {
-                self.wait(stop, step, &mut |_| {})
+                self.wait(stop, step, STEP, &mut |_| {})
             };
             if ended || left.is_zero() {
                 return;
@@ -214,6 +222,7 @@ impl<'a> Observer<'a> {
     }
 
     fn of(options: &'a Options, process: Process) -> Self {
+        let pid = process.pid;
         Observer {
             options,
             process,
@@ -225,6 +234,8 @@ impl<'a> Observer<'a> {
             regions: Regions::default(),
             origins: Origins::default(),
             lines: Vec::new(),
+            used: None,
+            quiet: Used::of(pid),
             executable: Executable::default(),
             has_looked: false,
             slice: 0,
@@ -412,100 +423,6 @@ impl<'a> Observer<'a> {
         closer.is_some_and(|closer| self.regions.choose(closer, None, true).is_empty())
     }
 
-    /// Opens and closes windows, from short to long, until the slice's end or the program's. Whether it ended.
-    fn windows(&mut self, stop: &Stop, end: Instant, mapped: &mut dyn FnMut(&mut Self)) -> bool {
-        let most = self.sources.iter().map(|source| source.windows_max()).min().unwrap_or(1);
-        let mut pacing = Pacing::new(self.options.slice.as_secs_f64(), most, self.look.as_secs_f64());
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let window = pacing.next(left.as_secs_f64(), self.look.as_secs_f64());
-            let wait = Duration::from_secs_f64(window.seconds);
-            let before = Instant::now();
-            // Sources of a process that has gone fail; the watch reports that.
-            self.sources.iter_mut().for_each(|source| drop(source.open_window(before + wait)));
-            let opening = before.elapsed();
-            let ended = self.window(stop, before + wait, mapped);
-            self.windows += 1;
-            self.long_windows += u32::from(pacing.is_late(window, before.elapsed().as_secs_f64()));
-            let before = Instant::now();
-            self.sources.iter_mut().for_each(|source| drop(source.close_window()));
-            self.look = opening + before.elapsed();
-            if ended || self.has_left || stop.is_asked() {
-                return ended;
-            }
-            if window.is_last {
-                return self.process.watch.wait(Duration::ZERO);
-            }
-        }
-    }
-
-    /// Waits until a window's end, and lets sources act meanwhile. Returns whether the process ended.
-    fn window(&mut self, stop: &Stop, until: Instant, mapped: &mut dyn FnMut(&mut Self)) -> bool {
-        loop {
-            let due = self.sources.iter().filter_map(|source| source.due()).min();
-            let next = due.filter(|due| *due < until);
-            let wait = next.unwrap_or(until).saturating_duration_since(Instant::now());
-            let ended = self.wait(stop, wait, mapped);
-            if ended || stop.is_asked() || next.is_none() {
-                return ended;
-            }
-            self.sources.iter_mut().for_each(|source| drop(source.act()));
-        }
-    }
-
-    /// Waits for this time, or until the process ends or the recording is asked to stop. Returns whether the process ended.
-    fn wait(&mut self, stop: &Stop, wait: Duration, mapped: &mut dyn FnMut(&mut Self)) -> bool {
-        /// Longest delay until a request to stop, or the begin of another program, is noticed.
-        const STEP: Duration = Duration::from_millis(20);
-        /// Most mappings are complete by then.
-        const SETTLING: Duration = Duration::from_micros(300);
-        /// A program that maps again and again, little each time, wakes its observer no more often.
-        const PAUSE: Duration = Duration::from_millis(1);
-        /// Nor does it take more of its observer's time than such a part.
-        const MAPPINGS_PART: u32 = 10;
-        let until = Instant::now() + wait;
-        loop {
-            // A look at the mappings may have taken in what the kernel has told, which wakes nobody then.
-            if self.options.tell_mappings && self.news.is_due(Instant::now()) {
-                mapped(self);
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            let watch = self.mappings.iter().filter(|_| self.options.tell_mappings);
-            let new = watch.flat_map(MappingWatch::events);
-            let ended = match self.process.watch.wait_or(new, left.min(STEP)) {
-                Woken::Ended => true,
-                Woken::InTime => false,
-                Woken::Readable if self.process.watch.wait(left.min(SETTLING)) => true,
-                Woken::Readable => {
-                    let begun = Instant::now();
-                    self.drain_mappings();
-                    if self.news.is_due(begun) {
-                        mapped(self);
-                    }
-                    let pause = PAUSE.max(begun.elapsed() * MAPPINGS_PART);
-                    self.process.watch.wait(left.min(pause))
-                }
-            };
-            self.let_agent_go();
-            if ended || self.has_left || stop.is_asked() || Instant::now() >= until {
-                return ended;
-            }
-        }
-    }
-
-    /// Takes in what the kernel has told of new mappings.
-    fn drain_mappings(&mut self) {
-        let granule_bytes = self.options.granule_bytes;
-        if let Some(mappings) = &mut self.mappings {
-            mappings.drain(self.process.pid, |new| {
-                if new.bytes >= granule_bytes {
-                    self.news.tell();
-                }
-                self.origins.mapped(new);
-            });
-        }
-    }
-
     /// The mappings of the process now; none if it has no memory any more.
     fn map_lines(&self) -> Result<Vec<MapLine>, CaptureError> {
         let path = format!("/proc/{}/maps", self.process.pid);
@@ -529,6 +446,13 @@ impl<'a> Observer<'a> {
 
     /// Takes in what is mapped now; false if the process has no memory any more.
     pub fn look_again(&mut self) -> Result<bool, CaptureError> {
+        let used = Used::of(self.process.pid);
+        // What does not run maps nothing.
+        if self.used.is_some_and(|before| before.is_same(used)) && !self.lines.is_empty() {
+            self.regions.remain(self.slice);
+            return Ok(true);
+        }
+        self.used = Some(used);
         let mut lines = self.map_lines()?;
         if lines.is_empty() {
             return Ok(false);

@@ -275,6 +275,14 @@ impl Regions {
         }
     }
 
+    /// All that there is, is there in this slice too.
+    pub fn remain(&mut self, slice: u32) {
+        for it in &self.current {
+            let region = whole(&self.known, it.region);
+            self.known[region as usize].last_slice = slice;
+        }
+    }
+
     /// Takes in that a slice has passed, before its accesses.
     pub fn cool(&mut self) {
         self.known.iter_mut().for_each(|it| it.heat /= 2.0);

@@ -16,6 +16,10 @@ const LOOKING_PART: f64 = 25.0;
 /// Looking once takes such a part at most, or the slice becomes longer.
 const LOOKING_ONCE_PART: f64 = 2.0;
 
+/// A process that does not run is asked so many times in a slice whether it does, and within such times.
+const REST_PART: f64 = 16.0;
+const REST_S: (f64, f64) = (0.02, 0.1);
+
 /// A window that is to be opened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
@@ -43,6 +47,12 @@ impl Pacing {
     /// The shortest slice of a process that takes so long to look at.
     pub fn least_slice_s(look_s: f64) -> f64 {
         look_s * LOOKING_ONCE_PART
+    }
+
+    /// So often, in seconds, a process that does not run is asked whether it does. Windows in which it did not run go on, as nothing was
+    /// accessed in them.
+    pub fn rest_s(slice_s: f64) -> f64 {
+        (slice_s / REST_PART).clamp(REST_S.0, REST_S.1)
     }
 
     /// The next window, when `left_s` seconds of the slice are left and a look takes `look_s`. None is asked for after the last.
