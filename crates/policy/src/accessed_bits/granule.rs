@@ -2,6 +2,7 @@
 
 use tiermem_base::Rng;
 
+use super::pieces::pieces;
 use super::rate::{Rate, SampleWindow, add_to, contradict, rate_of};
 use super::{HUGE_BYTES, HUGE_PAGES, PAGE_BYTES, Span, Told};
 
@@ -69,15 +70,26 @@ struct Cleared {
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     ageing: f64,
-    /// Of this slice, and of earlier ones with less weight.
+    /// Of this slice in the order of time, and the time for which each stands: since the one before it was read, or the slice began.
     now: Vec<SampleWindow>,
+    stands_s: Vec<f64>,
+    read_s: Option<f64>,
+    /// Of earlier slices, with less weight.
     before: Vec<SampleWindow>,
+    /// As it was last.
     pub rate: Rate,
 }
 
 impl Seen {
     fn new(ageing: f64) -> Self {
-        Seen { ageing, now: Vec::new(), before: Vec::new(), rate: Rate::default() }
+        Seen {
+            ageing,
+            now: Vec::new(),
+            stands_s: Vec::new(),
+            read_s: None,
+            before: Vec::new(),
+            rate: Rate::default(),
+        }
     }
 
     /// Whether windows of this slice say clearly that the rate is not this one.
@@ -96,14 +108,47 @@ impl Seen {
         all.map(|window| window.seconds).fold(f64::INFINITY, f64::min)
     }
 
-    fn add(&mut self, window: SampleWindow) {
+    /// A window that was read at `read_s`.
+    fn add(&mut self, window: SampleWindow, read_s: f64) {
         if window.pages > 0.0 {
+            let since_s = self.read_s.replace(read_s).map_or(window.seconds, |last_s| read_s - last_s);
             self.now.push(window);
+            self.stands_s.push(since_s.max(window.seconds));
         }
     }
 
-    /// The rate after a slice. What earlier slices saw counts where this one says little.
-    pub fn take(&mut self) -> Rate {
+    /// Accesses to a page in a second, in the slice that ends at `end_s`. What earlier slices saw counts where this one says little.
+    pub fn take(&mut self, end_s: f64) -> f64 {
+        let pieces = pieces(&self.now);
+        let per_page_s = match pieces.last() {
+            Some(last) if pieces.len() > 1 => {
+                let (mut accesses, mut all_s) = (0.0, 0.0);
+                for piece in &pieces {
+                    let stands_s: f64 = self.stands_s[piece.clone()].iter().sum();
+                    self.rate = rate_of(&self.now[piece.clone()]);
+                    accesses += self.rate.per_page_s() * stands_s;
+                    all_s += stands_s;
+                }
+                // What comes next is as the last piece was.
+                self.now.drain(..last.start);
+                self.before.clear();
+                accesses / all_s
+            }
+            _ => self.steady().per_page_s(),
+        };
+        self.stands_s.clear();
+        self.read_s = Some(end_s);
+        self.now.drain(..).for_each(|window| add_to(&mut self.before, window));
+        self.before.iter_mut().for_each(|window| {
+            window.touched *= self.ageing;
+            window.pages *= self.ageing;
+        });
+        self.before.retain(|window| window.pages >= AGED_LEAST);
+        per_page_s
+    }
+
+    /// The rate after a slice in which it has not changed, if it may be another one than before.
+    fn steady(&mut self) -> Rate {
         let touched: f64 = self.now.iter().map(|window| window.touched).sum();
         let of = |window: &SampleWindow| window.pages * -(-self.rate.per_page_s() * window.seconds).exp_m1();
         let expected: f64 = self.now.iter().map(of).sum();
@@ -121,12 +166,6 @@ impl Seen {
                 self.before.clear();
             }
         }
-        self.now.drain(..).for_each(|window| add_to(&mut self.before, window));
-        self.before.iter_mut().for_each(|window| {
-            window.touched *= self.ageing;
-            window.pages *= self.ageing;
-        });
-        self.before.retain(|window| window.pages >= AGED_LEAST);
         self.rate
     }
 
@@ -135,7 +174,7 @@ impl Seen {
         let first = |window: &&SampleWindow| window.before_s == 0.0;
         let shortest = |windows: &[SampleWindow]| {
             let full = windows.iter().filter(first).filter(|window| window.touched >= window.pages);
-            full.map(|window| window.seconds / 4.0).min_by(f64::total_cmp)
+            full.map(|window| window.seconds / (2.0 * window.pages.sqrt()).max(4.0)).min_by(f64::total_cmp)
         };
         let some = |window: &&SampleWindow| window.touched > 0.0 && window.touched < window.pages;
         match self.now.iter().filter(first).rfind(some) {
@@ -414,13 +453,14 @@ impl Granule {
                 let huge = (set / HUGE_PAGES).min(told.huge);
                 let touched = (set - huge * HUGE_PAGES).min(small).saturating_sub(fresh);
                 if before_s == 0.0 {
-                    self.huge.add(window(huge, told.huge));
-                    self.small.add(window(touched, small.saturating_sub(fresh)));
+                    self.huge.add(window(huge, told.huge), read_s);
+                    self.small.add(window(touched, small.saturating_sub(fresh)), read_s);
                 } else {
                     let was_huge = (cleared.touched / HUGE_PAGES).min(told.huge);
                     let was = (cleared.touched - was_huge * HUGE_PAGES).min(small);
-                    self.huge.add(window(huge.saturating_sub(was_huge), told.huge - was_huge));
-                    self.small.add(window(touched.saturating_sub(was), (small - was).saturating_sub(fresh)));
+                    self.huge.add(window(huge.saturating_sub(was_huge), told.huge - was_huge), read_s);
+                    let left = (small - was).saturating_sub(fresh);
+                    self.small.add(window(touched.saturating_sub(was), left), read_s);
                 }
                 cleared.touched = set;
             }
@@ -430,7 +470,7 @@ impl Granule {
                 let window = window(touched.saturating_sub(cleared.touched), of - cleared.touched);
                 let seen =
                     if matches!(cleared.part, Part::Run(_)) { &mut self.small } else { &mut self.examined };
-                seen.add(window);
+                seen.add(window, read_s);
                 cleared.touched = touched;
             }
         }
@@ -444,9 +484,9 @@ impl Granule {
         self.set = self.huge_pages * HUGE_PAGES + self.small_pages;
     }
 
-    /// Accesses to its small pages in a second, and touches of pages that became resident in the slice.
-    pub fn take(&mut self) -> (f64, u64) {
-        let small = self.small.take().per_page_s() * f64::from(self.small_pages);
+    /// Accesses to its small pages in a second, and touches of pages that became resident, in the slice that ends at `end_s`.
+    pub fn take(&mut self, end_s: f64) -> (f64, u64) {
+        let small = self.small.take(end_s) * f64::from(self.small_pages);
         (small, std::mem::take(&mut self.fresh))
     }
 }
@@ -475,8 +515,8 @@ mod tests {
         let mut slice = |per_s: f64| {
             let (seconds, pages) = (0.01, 1024.0_f64);
             let touched = (pages * -(-per_s * seconds).exp_m1()).round();
-            seen.add(SampleWindow { seconds, before_s: 0.0, touched, pages });
-            seen.take().per_page_s()
+            seen.add(SampleWindow { seconds, before_s: 0.0, touched, pages }, 0.0);
+            seen.take(0.0)
         };
         for per_s in [100.0, 100.0, 100.0, 2.0, 2.0, 100.0] {
             let told = slice(per_s);

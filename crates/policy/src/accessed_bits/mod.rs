@@ -25,6 +25,7 @@
 mod granule;
 mod huge;
 mod pacing;
+mod pieces;
 pub mod rate;
 mod sampler;
 mod shared_files;

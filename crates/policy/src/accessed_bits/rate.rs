@@ -39,7 +39,7 @@ impl Rate {
 }
 
 /// Likelihood ratio, as a logarithm, from which on some pages are held to be inactive: one in a thousand by chance.
-const CLEARLY: f64 = 6.0;
+pub(super) const CLEARLY: f64 = 6.0;
 /// Relative error to which a most likely rate is sought.
 const PRECISION: f64 = 2e-3;
 /// Windows whose lengths differ by no more than this become one.
@@ -161,7 +161,7 @@ fn of_active(windows: &[SampleWindow], active: f64, least: f64, largest: f64) ->
     f64::midpoint(low, high).exp()
 }
 
-fn log_likelihood(windows: &[SampleWindow], active: f64, rate: f64) -> f64 {
+pub(super) fn log_likelihood(windows: &[SampleWindow], active: f64, rate: f64) -> f64 {
     /// A page that windows tell of is never impossible, only unlikely.
     const LEAST: f64 = 1e-12;
     let untouched_until =
@@ -181,7 +181,7 @@ fn log_likelihood_at_most(windows: &[SampleWindow]) -> f64 {
 }
 
 /// Of a window, if so many of its pages stay untouched.
-fn log_likelihood_of(window: &SampleWindow, stays: f64) -> f64 {
+pub(super) fn log_likelihood_of(window: &SampleWindow, stays: f64) -> f64 {
     // What was not seen adds nothing, whatever its probability.
     let times = |count: f64, share: f64| if count > 0.0 { count * share.ln() } else { 0.0 };
     times(window.touched, 1.0 - stays) + times(window.pages - window.touched, stays)

@@ -275,9 +275,9 @@ impl Sampler {
         self.examinations.reckon(table.now_s());
         let ran_s = table.ran_s();
         let slice_s = ran_s - self.ran_s.replace(ran_s).unwrap_or(ran_s);
-        let huge_rates = self.huge_rates();
+        let huge_rates = self.huge_rates(ran_s);
         for (granule, huge_rate) in self.granules.iter_mut().zip(huge_rates) {
-            let (small_per_s, fresh) = granule.take();
+            let (small_per_s, fresh) = granule.take(ran_s);
             let huge_per_s = huge_rate * f64::from(granule.huge_pages);
             let accesses = (small_per_s + huge_per_s) * slice_s + fresh as f64;
             if accesses > 0.0 {
