@@ -19,6 +19,8 @@ pub mod reader;
 pub mod recording;
 mod spec;
 pub mod stat;
+#[cfg(feature = "parquet")]
+pub mod tensor_file;
 mod trace;
 pub mod writer;
 

@@ -4,6 +4,7 @@
 //! metadata names the regions. While it is made it is a [`journal`]. So every tool for traces reads it, and its statements hold for the next run too: there a region
 //! lies elsewhere, but its offsets mean the same.
 
+mod by_tensor;
 mod file;
 mod from_trace;
 mod head;
