@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import pathlib
 import re
 import subprocess
@@ -11,26 +9,9 @@ import subprocess
 import pytest
 
 from browser import QUIET_CHROMIUM
+from heatmaps import GRANULE_BYTES, drawn, rows, table
 from programs import tool
-from store import PATIENCE_S, ROOT, tiermem
-
-GRANULES = 2048
-SLICES = 12
-GRANULE_BYTES = 4 << 20
-
-
-@pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """A recording of 8 GiB with a period of 540 granules and a hotspot that moves."""
-    path = tmp_path_factory.mktemp("heatmap") / "llama.parquet"
-    # Without -p, so that it is built as the tests in Rust have built it: with the features of the whole workspace. It may be slow, where
-    # nothing is built yet.
-    example = ["run", "--quiet", "--example", "synthetic_recording"]
-    subprocess.run(
-        [tool("cargo"), *example, "--", str(path), str(GRANULES), str(SLICES)],
-        cwd=ROOT, check=True, timeout=20 * PATIENCE_S,
-    )  # fmt: skip
-    return path
+from store import PATIENCE_S, tiermem
 
 
 @pytest.fixture(scope="module")
@@ -46,23 +27,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     done = tiermem("trace", "convert", str(path), "-o", str(converted), "--columns", "time=1,op=2,key=3,size=4,header")
     assert done.returncode == 0, done.stderr
     return converted
-
-
-def rows(path: pathlib.Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def table(*arguments: str) -> list[dict]:
-    done = tiermem("heatmap", *arguments, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def drawn(recording: pathlib.Path, path: pathlib.Path, *arguments: str) -> str:
-    done = tiermem("heatmap", str(recording), "-o", str(path), *arguments)
-    assert (done.returncode, done.stdout) == (0, f"{path}\n"), done.stderr
-    return done.stderr
 
 
 def test_rows_sum_up_to_the_table_at_every_granule(recording: pathlib.Path, tmp_path: pathlib.Path) -> None:

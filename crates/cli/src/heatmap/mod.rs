@@ -6,12 +6,14 @@ mod files;
 mod options;
 mod read;
 mod tables;
+mod working_set;
 
 pub use self::options::Options;
 
 use tiermem_report::heatmap::AccessClass;
 
 use self::asked::Asked;
+use self::options::View;
 use crate::failure::Failure;
 use crate::output::print_rows;
 use crate::print_text::print_text;
@@ -38,7 +40,11 @@ pub fn run(options: &Options) -> Result<(), Failure> {
                 eprintln!("tiermem: {why}");
             }
             let fields = asked.by_heat(&[AccessClass::Accesses])?;
-            let printed = print_rows(options.format, &tables::regions(&recording, &asked.selection, &fields));
+            let rows = match options.view {
+                View::Wss => working_set::table(&asked, &fields),
+                _ => tables::regions(&recording, &asked.selection, &fields),
+            };
+            let printed = print_rows(options.format, &rows);
             printed.map_err(|error| Failure::writing("the table", error))
         }
         Some((path, kind)) => {

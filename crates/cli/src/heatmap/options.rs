@@ -17,6 +17,7 @@ const HELP: &str = "\
 Examples:
   tiermem heatmap llama.parquet
   tiermem heatmap llama.parquet -o llama.html
+  tiermem heatmap llama.parquet --view wss                # the working set: bytes touched in a slice
   tiermem heatmap llama.parquet --granule 4MiB --columns period -o weights.png
   tiermem heatmap llama.parquet --region llama.gguf:2GiB+512MiB --access remote --slices 10-19 -o slices.svg
   tiermem heatmap llama.parquet --view autocorrelation -o period.svg
@@ -26,7 +27,7 @@ Examples:
 
 REC is a recording, or a memory trace with loads and stores; a trace's regions are address ranges without gaps of more than 64 MiB.
 A picture shows one region, the hottest unless --region or --all-regions is given. Without -o, a table of all regions is
-printed.
+printed, with --view wss that of the working set. Tables print bytes with units, CSV and JSON as numbers.
 
 Granules can be coarser than the recording's; a finer granule gets its part of each sample that is coarser. The default is the finest granule that
 gives a region at most 32,768 granules.
@@ -38,6 +39,17 @@ Fields of the table, regions with most accesses first:
   touched_granules               granules that were accessed; empty if the region was looked at as a whole: its heat is unknown
   touched_bytes                  how many bytes of them were in memory
   period_granules, period_bytes  the distance at which accesses repeat in space; empty if they do not
+
+Fields of the table of the working set (--view wss):
+  of, name                       `all` regions together, each `process` if there are several, each `region`; its name
+  bytes                          size
+  min_bytes, p25_bytes, p50_bytes, p75_bytes, max_bytes
+                                 bytes touched in a slice: the least, the quartiles (p50 is the median) and the most of the slices
+  touched_bytes                  bytes touched in all slices together
+  rss_p50_bytes, rss_max_bytes   bytes of the processes in memory at the end of a slice (RSS): median and most; empty for regions, and
+                                 where the recording does not have them
+  unknown_heat_share             share of the accesses to mappings that were looked at as wholes, whose bytes are an upper bound; 0 if
+                                 below a tenth
 
 Fields of the table of processes (--processes), in the order of births:
   process, name, pid, parent     number, name, number in the system, and the name of the process that made it

@@ -59,19 +59,19 @@ pub fn regions(recording: &Recording, selection: &Selection, fields: &[Field]) -
         // A mapping that was looked at as a whole has touched granules, and nobody knows which.
         let is_unknown =
             recording.unknown_heat(selection, Some(field.window.region), granule_bytes).is_some();
-        let maybe = |count: Option<u64>| count.map_or(Cell::Number(f64::NAN, 0), Cell::Count);
+        let maybe = |count: Option<u64>| count.map_or(Cell::UNKNOWN, Cell::Count);
         vec![
             Cell::Count(field.window.region as u64),
             Cell::Text(region.name.clone()),
             Cell::Text(kind_name(region.kind).to_owned()),
-            Cell::Count(region.bytes),
+            Cell::Bytes(region.bytes),
             Cell::Number(field.sum, if field.sum.fract() == 0.0 { 0 } else { 3 }),
             Cell::Number(if all > 0.0 { field.sum / all } else { 0.0 }, 4),
-            Cell::Count(granule_bytes),
+            Cell::Bytes(granule_bytes),
             maybe(Some(touched).filter(|_| !is_unknown)),
-            Cell::Count(field.touched.bytes()),
+            Cell::Bytes(field.touched.bytes()),
             maybe(period),
-            maybe(period.map(|granules| granules.saturating_mul(granule_bytes))),
+            period.map_or(Cell::UNKNOWN, |granules| Cell::Bytes(granules.saturating_mul(granule_bytes))),
         ]
     };
     Rows { fields: REGION_FIELDS, rows: fields.iter().map(row).collect() }

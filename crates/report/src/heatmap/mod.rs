@@ -31,7 +31,7 @@ pub use png::png;
 pub use scatter::scatter;
 pub use scene::Scene;
 pub use svg::svg;
-pub use working_set::working_set;
+pub use working_set::{together, working_set};
 
 use tiermem_trace::recording::{Recording, Selection};
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 use tiermem_base::Heat;
-use tiermem_model::heat::hotspot;
+use tiermem_model::heat::{Quartiles, hotspot};
 use tiermem_trace::recording::RegionKind;
 
 use super::autocorrelation::{self, Likeness};
@@ -105,15 +105,18 @@ fn answer(look: &Look, regions: &[PageRegion], sum: f64) -> (String, String) {
         None => format!("Nine tenths of the {noun} go to {}", bytes(most as f64)),
         Some(_) => "Which memory is hot is not known".to_owned(),
     };
-    let mean = each.iter().sum::<u64>() as f64 / each.len().max(1) as f64;
     let mut lead = format!(
-        "{} {noun}, {} of them to {}. {} were touched in all, {} in a slice on average.",
+        "{} {noun}, {} of them to {}. {} were touched in all{}.",
         count(sum.round()),
         Quantity::Share.tick(first.field.sum / sum),
         look.region_name(&first.field),
         bytes(touched as f64),
-        bytes(mean)
+        spread(Quartiles::of(each)).map_or(String::new(), |slice| format!(", in a slice {slice}"))
     );
+    let in_memory = chosen(regions).iter().filter_map(|slice| look.recording.rss(*slice));
+    if let Some(rss) = spread(Quartiles::of(in_memory)) {
+        let _ = write!(lead, " In memory were {rss} (RSS).");
+    }
     if let Some(share) = unknown {
         let share = Quantity::Share.tick(share);
         let _ = write!(lead, " {share} of the {noun} went to mappings that were looked at as wholes.");
@@ -133,24 +136,38 @@ fn answer(look: &Look, regions: &[PageRegion], sum: f64) -> (String, String) {
     (headline, lead)
 }
 
+/// The median of some bytes, with the least and the most.
+fn spread(quartiles: Option<Quartiles>) -> Option<String> {
+    let [min, _, median, _, max] = quartiles?.all().map(|it| bytes(it as f64));
+    Some(if min == max { median } else { format!("{median} (median; {min} to {max})") })
+}
+
+/// The slices that are looked at.
+fn chosen(regions: &[PageRegion]) -> &[usize] {
+    regions.first().map_or(&[], |region| &region.field.slices)
+}
+
 fn table(out: &mut String, look: &Look, regions: &[PageRegion], sum: f64, left_out: usize) {
     let noun = noun(look.recording, look.selection.source);
     let _ = write!(
         out,
         "<section><h2>Regions</h2><div class=\"card scroll\"><table id=\"regions\"><thead><tr><th>region</th><th>kind</th>\
-         <th>size</th><th>touched</th><th>{noun}</th><th>share</th></tr></thead><tbody>"
+         <th>size</th><th>touched</th><th>in a slice</th><th>{noun}</th><th>share</th></tr></thead><tbody>"
     );
     for (number, PageRegion { field }) in regions.iter().enumerate() {
         let Some(region) = look.recording.head.regions.get(field.window.region) else { continue };
         let share = if sum > 0.0 { field.sum / sum } else { 0.0 };
+        let in_slices = Quartiles::of(field.touched.per_slice.iter().copied());
         let _ = write!(
             out,
-            "<tr><th><button type=\"button\" data-region=\"{number}\">{}</button></th><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+            "<tr><th><button type=\"button\" data-region=\"{number}\">{}</button></th><td>{}</td><td>{}</td><td>{}</td><td title=\"{}\">{}</td><td>{}</td>\
              <td><i class=\"share\" style=\"--share:{:.1}%\"></i>{}</td></tr>",
             escape(&look.region_name(field)),
             kind_name(region.kind),
             bytes(field.window.bytes as f64),
             bytes(field.touched.bytes() as f64),
+            spread(in_slices).map_or(String::new(), |slice| escape(&slice)),
+            in_slices.map_or(String::new(), |it| bytes(it.p50 as f64)),
             count(field.sum.round()),
             share * 100.0,
             Quantity::Share.text(share)
@@ -167,8 +184,7 @@ fn table(out: &mut String, look: &Look, regions: &[PageRegion], sum: f64, left_o
 fn data(look: &Look, regions: &[PageRegion]) -> Value {
     let table = |map: Map| base64::encode(map.table().as_flattened());
     let rgb = |colour: Rgb| colour.to_vec();
-    let chosen = regions.first().map_or(&[][..], |region| &region.field.slices);
-    let times: Vec<Value> = chosen
+    let times: Vec<Value> = chosen(regions)
         .iter()
         .map(|slice| {
             let times = look.recording.head.slices.get(*slice).copied().unwrap_or_default();
