@@ -80,6 +80,8 @@ def test_the_period_is_found_and_named(recording: pathlib.Path, tmp_path: pathli
         (["--view", "map"], "white is never accessed"),
         (["--view", "map", "--theme", "dark"], "grey is never accessed"),
         (["--view", "map", "--show", "share-remote"], "remote share of samples"),
+        (["--view", "map", "--show", "idle"], "time since the last sample"),
+        (["--view", "scatter", "--show", "idle"], "time since the last sample"),
         (["--view", "map", "--slices", "0-5"], "slice 5"),
         (["--view", "map", "--slices", "0-5", "--together"], "slices 0-5"),
         (["--view", "scatter", "--granules", "0-99"], "offset in the region"),
@@ -93,7 +95,7 @@ def test_pictures_say_what_they_show(
 ) -> None:
     drawn(recording, tmp_path / "picture.svg", *arguments)
     text = (tmp_path / "picture.svg").read_text()
-    assert says in text and "samples" in text and "NaN" not in text
+    assert says in text and "sample" in text and "NaN" not in text
     stderr = drawn(recording, tmp_path / "picture.png", *arguments)
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     assert "--all-regions" in arguments or "llama.gguf is drawn" in stderr
@@ -111,7 +113,7 @@ def test_a_plain_memory_trace_has_regions_where_its_addresses_lie(trace: pathlib
 @pytest.mark.parametrize("width", [1280, 500])
 def test_the_page_in_a_browser(recording: pathlib.Path, tmp_path: pathlib.Path, scheme: str, width: int) -> None:
     page = tmp_path / "page.html"
-    drawn(recording, page, "--granule", "4MiB")
+    drawn(recording, page, "--granule", "4MiB", "--absolute")
     html = page.read_text()
     assert not re.search(r"https?://|url\(|@import| src=", html)
     # Uses the page as a reader would, and writes down what comes.
@@ -143,6 +145,13 @@ def test_the_page_in_a_browser(recording: pathlib.Path, tmp_path: pathlib.Path, 
       }
       body.dataset.seen = seen.join(" ");
       document.querySelector("#views button").click();
+      const show = document.getElementById("show");
+      words = [];
+      show.value = "idle";
+      show.dispatchEvent(new Event("change"));
+      body.dataset.idle = words.join("|");
+      show.value = "accesses";
+      show.dispatchEvent(new Event("change"));
       document.getElementById("play").click();
       await wait(1500);
       document.getElementById("play").click();
@@ -172,6 +181,11 @@ def test_the_page_in_a_browser(recording: pathlib.Path, tmp_path: pathlib.Path, 
     assert "hotspot" in written["path"] and "its reach" in written["path"], written
     assert "behind the end" in written["map"] + written["slices"], written
     assert "since the start" in written["wss"] and "in each slice" in written["wss"], written
+    # Where the region began in the recorded run, and how long ago it was accessed.
+    key = re.search(r'data-key="([^"]*)"', body[0])[1]
+    assert re.search(r"address\s*0x7e0000000000", key) and re.search(r"last access\s*in the last slice", key), key
+    idle = re.search(r'data-idle="([^"]*)"', body[0])[1]
+    assert "time since the|last sample" in idle and "10 s" in idle and "never accessed" in idle, idle
     assert re.search(r'data-played="slice \d+', body[0]) and 'data-second="anon 1"' in body[0]
     # Nothing sticks out to the right.
     assert int(re.search(r'data-wide="([^"]*)"', body[0])[1]) <= 0
@@ -192,6 +206,9 @@ def test_the_page_in_a_browser(recording: pathlib.Path, tmp_path: pathlib.Path, 
         (["-o", "{dir}/out.gif"], 2, ".png"),
         (["--op", "store", "--region", "0", "-o", "{dir}/out.png"], 1, "nothing in it"),
         (["--all-regions", "--view", "path", "-o", "{dir}/out.png"], 2, "--all-regions"),
+        (["--text", "--region", "stak"], 2, "the regions are llama.gguf"),
+        (["--text", "--op", "store", "--region", "0"], 1, "nothing in it"),
+        (["--text", "-o", "{dir}/out.png"], 2, "cannot be used with"),
     ],
 )
 def test_mistakes_are_explained(

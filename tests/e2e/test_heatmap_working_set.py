@@ -85,6 +85,7 @@ def test_each_process_has_its_own(tmp_path: pathlib.Path) -> None:
 def test_what_was_looked_at_as_a_whole_is_an_upper_bound(tmp_path: pathlib.Path) -> None:
     command = workload("skewed", "--footprint 64MiB --granule 1MiB --seconds 2 --per-second 200000")
     summary = record(tmp_path, "--no-agent", "--", *command)
-    assert summary["unknown_heat_share"] > 0.5, summary
+    assert summary["unknown_heat_share"] > 0, summary
     found = by_name(tmp_path / "app.rec")
-    assert found["all"]["unknown_heat_share"] > 0.5 and found["all"]["max_bytes"] <= found["all"]["rss_max_bytes"], found["all"]
+    assert max(found.values(), key=lambda row: (row["of"] == "region", row["bytes"]))["unknown_heat_share"] == 1, found
+    assert found["all"]["unknown_heat_share"] > 0 and found["all"]["max_bytes"] <= found["all"]["rss_max_bytes"], found["all"]

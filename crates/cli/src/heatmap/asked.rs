@@ -194,6 +194,7 @@ impl<'a> Asked<'a> {
             show: match self.options.show {
                 ShowArg::Accesses => Show::Accesses,
                 ShowArg::ShareRemote => Show::ShareRemote,
+                ShowArg::Idle => Show::Idle,
             },
             scale: match self.options.scale {
                 ScaleArg::Auto => ScaleChoice::Auto,
@@ -208,6 +209,7 @@ impl<'a> Asked<'a> {
                 ThemeArg::Light => Theme::LIGHT,
                 ThemeArg::Dark => Theme::DARK,
             },
+            absolute: self.options.absolute,
         }
     }
 

@@ -9,8 +9,8 @@ use tiermem_report::heatmap::{self, AccessClass, PageRegion, Scene};
 use tiermem_trace::recording::RegionRange;
 
 use super::asked::Asked;
+use super::granules;
 use super::options::View;
-use super::tables;
 use crate::failure::Failure;
 
 /// Regions that a page has pictures of.
@@ -74,11 +74,9 @@ impl Asked<'_> {
             Kind::Png => file.write_all(&heatmap::png(&self.scene()?)).map_err(cannot),
             Kind::Svg => file.write_all(heatmap::svg(&self.scene()?).as_bytes()).map_err(cannot),
             Kind::Html => file.write_all(self.page()?.as_bytes()).map_err(cannot),
-            Kind::Csv => {
-                tables::write_csv(file, self.recording, &self.by_heat(&AccessClass::ALL)?).map_err(cannot)
-            }
+            Kind::Csv => granules::write_csv(file, self, &self.by_heat(&AccessClass::ALL)?).map_err(cannot),
             Kind::Parquet => {
-                tables::write_parquet(file, self.recording, &self.by_heat(&AccessClass::ALL)?).map_err(cannot)
+                granules::write_parquet(file, self, &self.by_heat(&AccessClass::ALL)?).map_err(cannot)
             }
         }
     }

@@ -3,9 +3,12 @@
 mod asked;
 mod choice;
 mod files;
+mod granules;
+mod idle;
 mod options;
 mod read;
 mod tables;
+mod text;
 mod working_set;
 
 pub use self::options::Options;
@@ -13,7 +16,7 @@ pub use self::options::Options;
 use tiermem_report::heatmap::AccessClass;
 
 use self::asked::Asked;
-use self::options::View;
+use self::options::{ShowArg, View};
 use crate::failure::Failure;
 use crate::output::print_rows;
 use crate::print_text::print_text;
@@ -35,14 +38,19 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             let printed = print_rows(options.format, &process_choice::table(&recording, &asked.selection));
             printed.map_err(|error| Failure::writing("the table", error))
         }
+        None if options.text => {
+            let printed = print_text(&text::map(&asked)?);
+            printed.map_err(|error| Failure::writing("the map", error))
+        }
         None => {
             if let Some(why) = recording.emptiness() {
                 eprintln!("tiermem: {why}");
             }
             let fields = asked.by_heat(&[AccessClass::Accesses])?;
             let rows = match options.view {
+                _ if options.show == ShowArg::Idle => idle::table(&asked, &fields),
                 View::Wss => working_set::table(&asked, &fields),
-                _ => tables::regions(&recording, &asked.selection, &fields),
+                _ => tables::regions(&asked, &fields),
             };
             let printed = print_rows(options.format, &rows);
             printed.map_err(|error| Failure::writing("the table", error))

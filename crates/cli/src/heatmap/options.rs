@@ -17,6 +17,9 @@ const HELP: &str = "\
 Examples:
   tiermem heatmap llama.parquet
   tiermem heatmap llama.parquet -o llama.html
+  tiermem heatmap llama.parquet --text                    # a map in the terminal: regions over time
+  tiermem heatmap llama.parquet --text --region hottest   # offsets of one region over time
+  tiermem heatmap llama.parquet --show idle               # how long memory has been idle
   tiermem heatmap llama.parquet --view wss                # the working set: bytes touched in a slice
   tiermem heatmap llama.parquet --granule 4MiB --columns period -o weights.png
   tiermem heatmap llama.parquet --region llama.gguf:2GiB+512MiB --access remote --slices 10-19 -o slices.svg
@@ -27,7 +30,7 @@ Examples:
 
 REC is a recording, or a memory trace with loads and stores; a trace's regions are address ranges without gaps of more than 64 MiB.
 A picture shows one region, the hottest unless --region or --all-regions is given. Without -o, a table of all regions is
-printed, with --view wss that of the working set. Tables print bytes with units, CSV and JSON as numbers.
+printed; with --view wss that of the working set, with --show idle that of idle ages. Tables print bytes with units, CSV and JSON as numbers.
 
 Granules can be coarser than the recording's; a finer granule gets its part of each sample that is coarser. The default is the finest granule that
 gives a region at most 32,768 granules.
@@ -39,6 +42,9 @@ Fields of the table, regions with most accesses first:
   touched_granules               granules that were accessed; empty if the region was looked at as a whole: its heat is unknown
   touched_bytes                  how many bytes of them were in memory
   period_granules, period_bytes  the distance at which accesses repeat in space; empty if they do not
+  idle_s                         seconds from the end of the last slice with an access to the end of the last slice; empty if there was none,
+                                 if the region is not mapped any more, or if the source cannot tell (faults)
+  start, end                     with --absolute: first address in the recorded run, and the one behind the last
 
 Fields of the table of the working set (--view wss):
   of, name                       `all` regions together, each `process` if there are several, each `region`; its name
@@ -50,6 +56,13 @@ Fields of the table of the working set (--view wss):
                                  where the recording does not have them
   unknown_heat_share             share of the accesses to mappings that were looked at as wholes, whose bytes are an upper bound; 0 if
                                  below a tenth
+
+Fields of the table of idle ages (--show idle):
+  of, name, bytes                `all` regions together, and each `region`; its name and size
+  touched_bytes, idle_s          as above
+  idle_1s_bytes, idle_10s_bytes, idle_60s_bytes
+                                 touched bytes of granules that were not accessed for so long when the last slice ended; empty if unknown
+  never_accessed_bytes           bytes of granules without an access, in memory or not; empty if unknown
 
 Fields of the table of processes (--processes), in the order of births:
   process, name, pid, parent     number, name, number in the system, and the name of the process that made it
@@ -63,7 +76,8 @@ Fields of CSV and Parquet files, a row for each granule and slice with accesses:
   slice                          the slice's number
   accesses, loads, stores        counts of the selected accesses; loads and stores are 0 if the source cannot tell
   local, remote, cached          by what answered them; 0 if the source has no levels
-  granule_bytes                  granule size";
+  granule_bytes                  granule size
+  address                        with --absolute: the granule's address in the recorded run";
 
 /// Options of `tiermem heatmap`.
 #[derive(Debug, Args)]
@@ -88,6 +102,12 @@ pub struct Options {
     /// Print the table of processes.
     #[arg(long, conflicts_with_all = ["output", "process"])]
     pub(super) processes: bool,
+    /// Print a map as text: time from left to right; without --region, a row for each region.
+    #[arg(long, conflicts_with_all = ["output", "processes", "view", "show", "columns", "together", "theme", "format"])]
+    pub(super) text: bool,
+    /// Tell the addresses of the recorded run beside offsets. Another run has them elsewhere.
+    #[arg(long)]
+    pub(super) absolute: bool,
     /// All accessed regions, side by side (map) or together (wss).
     #[arg(long)]
     pub(super) all_regions: bool,
@@ -171,6 +191,8 @@ pub enum ShowArg {
     Accesses,
     /// Share of accesses answered by remote memory.
     ShareRemote,
+    /// How long ago the last access was.
+    Idle,
 }
 
 /// Loads, stores or both.

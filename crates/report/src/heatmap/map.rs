@@ -121,7 +121,7 @@ pub fn map(look: &Look, field: &Field) -> Scene {
         look.never(),
         fit.remark().or(fit.end_remark(values.len())).map_or(String::new(), |remark| format!(", {remark}"))
     );
-    let sum = format!("{} in all", super::words::count(field.sum.round()));
+    let sum = format!("{} {} in all", super::words::count(field.sum.round()), look.noun());
     let remarks = [format!("{}; {sum}", look.remark(field)), reading];
     let total_width = (LEFT + width + 28.0 + BAR_ROOM + MARGIN).max(700.0);
     let (mut scene, top) = begin(look, &look.title(field, &look.measure()), &remarks, total_width);

@@ -205,9 +205,10 @@ fn data(look: &Look, regions: &[PageRegion]) -> Value {
     let (each, curve) = working_set::together(fields(regions));
     json!({
         "noun": noun(look.recording, look.selection.source),
+        "nounOfOne": look.noun_of_one(),
         "what": look.what(),
         "scale": match look.scale { ScaleChoice::Auto => "auto", ScaleChoice::Linear => "linear", ScaleChoice::Log => "log" },
-        "show": match look.show { Show::Accesses => "accesses", Show::ShareRemote => "remote" },
+        "show": match look.show { Show::Accesses => "accesses", Show::ShareRemote => "remote", Show::Idle => "idle" },
         "columns": match look.columns { super::Columns::Square => 0, super::Columns::Given(columns) => columns },
         "maps": { "accesses": table(Map::Viridis), "remote": table(Map::Cividis) },
         "never": { "light": rgb(Theme::LIGHT.never), "dark": rgb(Theme::DARK.never) },
@@ -261,6 +262,8 @@ fn region_data(look: &Look, field: &Field, tells_level: bool) -> Value {
         "fileOffset": region.filter(|region| region.path.is_some()).map(|region| region.file_offset),
         "permissions": region.map(|region| region.permissions.as_str()),
         "bytes": field.window.bytes,
+        // A number of this size would be rounded.
+        "start": look.absolute.then(|| format!("{:#x}", look.start(field))),
         "unknown": look.is_unknown(field),
         "granuleBytes": granule_bytes,
         "firstGranule": field.first_granule,

@@ -41,11 +41,23 @@ impl Look<'_> {
         noun(self.recording, self.selection.source)
     }
 
+    /// One of what the source counts.
+    pub(super) fn noun_of_one(&self) -> &'static str {
+        match self.noun() {
+            "samples" => "sample",
+            "page touches" => "page touch",
+            "page writes" => "page write",
+            "page faults" => "page fault",
+            _ => "access",
+        }
+    }
+
     /// The figure of a granule, for a colour bar or an axis.
     pub(super) fn measure(&self) -> String {
         match self.show {
             Show::Accesses => format!("{} per granule", self.noun()),
             Show::ShareRemote => format!("remote share of {} per granule", self.noun()),
+            Show::Idle => format!("time since the last {}", self.noun_of_one()),
         }
     }
 
@@ -92,6 +104,11 @@ impl Look<'_> {
                 bytes(field.window.offset as f64)
             ),
         }
+    }
+
+    /// The address of a field's region in the recorded run.
+    pub(super) fn start(&self, field: &Field) -> u64 {
+        self.recording.head.regions.get(field.window.region).map_or(0, |region| region.start)
     }
 
     /// Granules, slices, and what is counted, in a sentence.
