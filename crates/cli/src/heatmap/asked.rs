@@ -15,6 +15,8 @@ use crate::failure::Failure;
 pub struct Asked<'a> {
     /// As given.
     pub options: &'a Options,
+    /// The recording's name on the command line.
+    pub path: &'a str,
     /// What it is a part of.
     pub recording: &'a Recording,
     /// Selected accesses.
@@ -25,14 +27,14 @@ pub struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// Reads the options; a mistake in them is a failure.
-    pub fn new(options: &'a Options, recording: &'a Recording) -> Result<Self, Failure> {
+    pub fn new(options: &'a Options, path: &'a str, recording: &'a Recording) -> Result<Self, Failure> {
         let sources = &recording.head.sources;
         let source = options.source.as_ref().map(|name| {
             let at = sources.iter().position(|source| source.name == *name);
             at.and_then(|at| u8::try_from(at).ok()).ok_or_else(|| {
                 let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
                 let has = names.join(", ");
-                Failure::usage(anyhow!("there is no source {name:?}; the recording has {has}"))
+                Failure::usage(anyhow!("there is no source {name:?}; {path} has {has}"))
             })
         });
         let source = source.transpose()?;
@@ -58,10 +60,10 @@ impl<'a> Asked<'a> {
             None => Ok((0..count).collect()),
             Some(numbers) => numbers.below(count).map_err(|beyond| {
                 let last = count.saturating_sub(1);
-                Failure::usage(anyhow!("there is no slice {beyond}; the recording has slices 0 to {last}"))
+                Failure::usage(anyhow!("there is no slice {beyond}; {path} has slices 0 to {last}"))
             }),
         };
-        let asked = Asked { options, recording, selection, slices: slices? };
+        let asked = Asked { options, path, recording, selection, slices: slices? };
         asked.warn_of_fine_granule()?;
         Ok(asked)
     }
@@ -163,7 +165,7 @@ impl<'a> Asked<'a> {
         let what = self.recording.emptiness().unwrap_or_else(|| {
             "nothing in it is what --op, --access, --mode, --source and --slices ask for".to_owned()
         });
-        Failure::failed(anyhow!("{}: {what}", self.options.recording))
+        Failure::failed(anyhow!("{}: {what}", self.path))
     }
 
     /// The stretch that is drawn: the one named, or the hottest region, which is said.

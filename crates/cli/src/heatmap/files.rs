@@ -65,14 +65,28 @@ pub fn write(path: &Path, content: impl FnOnce(File) -> Result<(), Failure>) -> 
     written
 }
 
+/// Writes a picture.
+pub fn write_scene(mut file: File, path: &Path, kind: Kind, scene: &Scene) -> Result<(), Failure> {
+    let written = match kind {
+        Kind::Png => file.write_all(&heatmap::png(scene)),
+        Kind::Svg => file.write_all(heatmap::svg(scene).as_bytes()),
+        Kind::Html | Kind::Csv | Kind::Parquet => {
+            return Err(Failure::usage(anyhow!(
+                "{}: --against writes a picture, .png or .svg; without -o it prints a table",
+                path.display()
+            )));
+        }
+    };
+    written.map_err(|error| Failure::failed(anyhow!("cannot write {}: {error}", path.display())))
+}
+
 impl Asked<'_> {
     /// Writes what the name's end asks for.
     pub fn write(&self, mut file: File, kind: Kind) -> Result<(), Failure> {
         let path = self.options.output.as_deref().unwrap_or(Path::new(""));
         let cannot = |error: io::Error| Failure::failed(anyhow!("cannot write {}: {error}", path.display()));
         match kind {
-            Kind::Png => file.write_all(&heatmap::png(&self.scene()?)).map_err(cannot),
-            Kind::Svg => file.write_all(heatmap::svg(&self.scene()?).as_bytes()).map_err(cannot),
+            Kind::Png | Kind::Svg => write_scene(file, path, kind, &self.scene()?),
             Kind::Html => file.write_all(self.page()?.as_bytes()).map_err(cannot),
             Kind::Csv => granules::write_csv(file, self, &self.by_heat(&AccessClass::ALL)?).map_err(cannot),
             Kind::Parquet => {

@@ -1,5 +1,6 @@
 //! `tiermem heatmap`: number of accesses to each part of a program's memory.
 
+mod against;
 mod asked;
 mod choice;
 mod files;
@@ -13,9 +14,13 @@ mod working_set;
 
 pub use self::options::Options;
 
+use std::path::Path;
+
 use tiermem_report::heatmap::AccessClass;
+use tiermem_trace::recording::Recording;
 
 use self::asked::Asked;
+use self::files::Kind;
 use self::options::{ShowArg, View};
 use crate::failure::Failure;
 use crate::output::print_rows;
@@ -25,14 +30,12 @@ use crate::process_choice;
 /// Reads, gathers, and draws or prints.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let output = options.output.as_deref().map(|path| Ok((path, files::kind(path)?))).transpose()?;
-    let mut recording = read::read(options)?;
-    if let Some(name) = &options.process {
-        recording = process_choice::named(&recording, name)?;
+    let recording = of_process(options, &options.recording)?;
+    let asked = Asked::new(options, &options.recording, &recording)?;
+    if let Some(path) = &options.against {
+        let other = of_process(options, path)?;
+        return compare(&asked, &Asked::new(options, path, &other)?, output);
     }
-    if let Some(note) = recording.incompleteness() {
-        eprintln!("tiermem: {note}");
-    }
-    let asked = Asked::new(options, &recording)?;
     match output {
         None if options.processes => {
             let printed = print_rows(options.format, &process_choice::table(&recording, &asked.selection));
@@ -61,4 +64,28 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             printed.map_err(|error| Failure::writing("the file's name", error))
         }
     }
+}
+
+/// A recording, or one process of it.
+fn of_process(options: &Options, path: &str) -> Result<Recording, Failure> {
+    let mut recording = read::read(options, path)?;
+    if let Some(name) = &options.process {
+        recording = process_choice::named(&recording, name)?;
+    }
+    if let Some(note) = recording.incompleteness() {
+        eprintln!("tiermem: {path}: {note}");
+    }
+    Ok(recording)
+}
+
+/// Prints or draws two recordings.
+fn compare(asked: &Asked, against: &Asked, output: Option<(&Path, Kind)>) -> Result<(), Failure> {
+    against::check(asked, against)?;
+    let Some((path, kind)) = output else {
+        let printed = print_rows(asked.options.format, &against::table(asked, against)?);
+        return printed.map_err(|error| Failure::writing("the table", error));
+    };
+    files::write(path, |file| files::write_scene(file, path, kind, &against::scene(asked, against)?))?;
+    let printed = print_text(&format!("{}\n", path.display()));
+    printed.map_err(|error| Failure::writing("the file's name", error))
 }

@@ -24,6 +24,7 @@ Examples:
   tiermem heatmap llama.parquet --granule 4MiB --columns period -o weights.png
   tiermem heatmap llama.parquet --region llama.gguf:2GiB+512MiB --access remote --slices 10-19 -o slices.svg
   tiermem heatmap llama.parquet --view autocorrelation -o period.svg
+  tiermem heatmap after.rec --against before.rec          # what has changed, region by region
   tiermem heatmap make.rec --processes                    # of a program that started others
   tiermem heatmap make.rec --process 'cc1 #2' -o cc1.html
   tiermem heatmap llama.parquet --op store --region heap -o heap.csv
@@ -63,6 +64,16 @@ Fields of the table of idle ages (--show idle):
   idle_1s_bytes, idle_10s_bytes, idle_60s_bytes
                                  touched bytes of granules that were not accessed for so long when the last slice ended; empty if unknown
   never_accessed_bytes           bytes of granules without an access, in memory or not; empty if unknown
+
+Fields of the table of two recordings (--against), regions with the highest rates first; empty where a region is in one of them only:
+  of, name, kind                 `all` regions together, and each `region`; its name and kind
+  bytes, against_bytes           size in REC, and in the recording that it is compared with
+  touched_bytes, against_touched_bytes, touched_ratio
+                                 bytes touched, and how many times as many; empty if the heat is unknown
+  share, against_share           share of all accesses of the recording
+  accesses_per_s, against_accesses_per_s
+                                 accesses per second of recorded time, in the unit of the source
+  difference_per_s, ratio        by how much REC has more of them, and how many times as many
 
 Fields of the table of processes (--processes), in the order of births:
   process, name, pid, parent     number, name, number in the system, and the name of the process that made it
@@ -108,6 +119,9 @@ pub struct Options {
     /// Tell the addresses of the recorded run beside offsets. Another run has them elsewhere.
     #[arg(long)]
     pub(super) absolute: bool,
+    /// Compare with another recording: regions of the same name side by side; -o draws the maps of one, on one scale.
+    #[arg(long, value_name = "REC", conflicts_with_all = ["processes", "text", "view", "show", "all_regions", "absolute", "together"])]
+    pub(super) against: Option<String>,
     /// All accessed regions, side by side (map) or together (wss).
     #[arg(long)]
     pub(super) all_regions: bool,

@@ -5,7 +5,7 @@ use tiermem_model::heat::period;
 use super::layout::{BAR_ROOM, Colours, LINE, MARGIN, begin};
 use super::scene::{Anchor, Item, Scene, Size};
 use super::words::{bytes, several, time};
-use super::{AccessClass, Columns, Field, Look};
+use super::{AccessClass, Columns, Field, Look, Show};
 use crate::chart::Axis;
 use crate::quantity::Quantity;
 
@@ -240,6 +240,55 @@ pub fn map_of_regions(look: &Look, fields: &[Field]) -> Scene {
     ];
     let title = format!("{}: {}", several(fields.len(), "region", "regions"), look.measure());
     draw_panels(look, &panels, &title, &remarks, look.measure())
+}
+
+/// One of two recordings that are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    /// How it is drawn.
+    pub look: &'a Look<'a>,
+    /// A region of it.
+    pub field: &'a Field,
+    /// The recording's name.
+    pub name: &'a str,
+}
+
+impl Side<'_> {
+    fn seconds(&self) -> f32 {
+        let slices = self.field.slices.iter().filter_map(|slice| self.look.recording.head.slices.get(*slice));
+        let ns: u64 = slices.map(|slice| slice.end_ns.saturating_sub(slice.start_ns)).sum();
+        // Without any time a rate has to be a number all the same.
+        ns.max(1_000) as f32 / 1e9
+    }
+}
+
+/// A region of two recordings side by side, as rates on one scale of colours.
+pub fn map_against(one: Side, other: Side) -> Scene {
+    let sides = [one, other];
+    let granules = sides.map(|side| side.field.granules()).into_iter().max().unwrap_or(0);
+    let columns = one.look.columns.of(granules);
+    let (width, height) = panel_pixels(sides.len());
+    let panel = |side: &Side| {
+        let seconds = side.seconds();
+        let values = side.field.values(Show::Accesses, 0..side.field.slices.len());
+        Panel {
+            titles: [side.name.to_owned(), bytes(side.field.window.bytes as f64)],
+            fit: Fit::of(values.len(), columns, width, height),
+            values: values.into_iter().map(|value| value / seconds).collect(),
+        }
+    };
+    let panels = sides.each_ref().map(panel);
+    let measure = format!("{} per granule and second", one.look.noun());
+    let reading = format!(
+        "On one scale of colours. A row is {} = {}; {}{}.",
+        several(columns, "granule", "granules"),
+        bytes(columns as f64 * one.field.window.granule_bytes as f64),
+        one.look.never(),
+        panels.iter().find_map(|panel| panel.fit.remark()).map_or(String::new(), |it| format!(", {it}"))
+    );
+    let remarks = sides.each_ref().map(|side| format!("{}: {}", side.name, side.look.remark(side.field)));
+    let [first, second] = remarks;
+    draw_panels(one.look, &panels, &one.look.title(one.field, &measure), &[first, second, reading], measure)
 }
 
 /// Number of panels in a row.

@@ -25,7 +25,7 @@ mod working_set;
 pub use autocorrelation::autocorrelation;
 pub use colour::Theme;
 pub use field::{AccessClass, Field, TooFine, gather};
-pub use map::{map, map_of_regions, map_of_slices, period_of};
+pub use map::{Side, map, map_against, map_of_regions, map_of_slices, period_of};
 pub use page::{PageRegion, kind_name, page};
 pub use path::path;
 pub use png::png;
