@@ -93,6 +93,15 @@ def test_maps_are_on_one_scale(after: pathlib.Path, before: pathlib.Path, tmp_pa
     assert all(f">{path}<" in svg or path.name in svg for path in (after, before))
     done = tiermem("heatmap", str(after), "--against", str(before), "-o", str(tmp_path / "both.png"))
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG"), done
+    page = tmp_path / "both.html"
+    done = tiermem("heatmap", str(after), "--against", str(before), "-o", str(page))
+    assert (done.returncode, done.stdout) == (0, f"{page}\n"), done
+    html = page.read_text()
+    assert "after.parquet has 0.375 times as many accesses per second as before.parquet" in html
+    assert "after.parquet: 6 accesses per second, 12 KiB touched. before.parquet: 16 accesses per second, 8 KiB touched." in html
+    # The region that both have, in two themes; of the other one there is a row.
+    assert html.count("<svg") == 2 and f"<th>{hex(FAR)}</th><td>anonymous</td><td>–</td><td>4 KiB</td>" in html
+    assert not re.search(r"https?://|url\(|@import| src=", html) and "NaN" not in html
     done = tiermem("heatmap", str(before), "--against", str(after), "--region", hex(FAR), "-o", str(picture))
     assert done.returncode == 1 and re.search(f"has no region .*{hex(FAR)}", done.stderr), done
 

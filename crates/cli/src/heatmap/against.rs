@@ -1,10 +1,10 @@
 //! Two recordings side by side: regions of the same name, and their maps on one scale.
 
-use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::anyhow;
 use tiermem_base::Bytes;
-use tiermem_report::heatmap::{self, AccessClass, Field, Scene, Side, kind_name};
+use tiermem_report::heatmap::{self, AccessClass, Field, Pair, Recorded, Scene, Side};
 use tiermem_trace::recording::{RegionRange, Unit};
 
 use super::asked::Asked;
@@ -27,6 +27,9 @@ const FIELDS: &[&str] = &[
     "difference_per_s",
     "ratio",
 ];
+
+/// Regions of which a page has maps.
+const MAPS_MAX: usize = 12;
 
 /// Refuses recordings whose counts mean different things, and says what makes them less alike.
 pub fn check(asked: &Asked, against: &Asked) -> Result<(), Failure> {
@@ -56,161 +59,124 @@ pub fn check(asked: &Asked, against: &Asked) -> Result<(), Failure> {
 /// A line for all regions together, and one for each name, those with the highest rates first.
 pub fn table(asked: &Asked, against: &Asked) -> Result<Rows, Failure> {
     let [one, other] = sides(asked, against)?;
-    let mut names: BTreeMap<&str, [Option<&Seen>; 2]> = BTreeMap::new();
-    for (side, seen) in [&one.regions, &other.regions].into_iter().enumerate() {
-        for seen in seen {
-            names.entry(&seen.name).or_default()[side] = Some(seen);
-        }
-    }
-    let mut regions: Vec<[Option<&Seen>; 2]> = names.into_values().collect();
-    let rate = |pair: &[Option<&Seen>; 2]| {
-        let rates = pair.iter().zip([&one, &other]).map(|(seen, side)| seen.map_or(0.0, |it| side.rate(it)));
-        rates.fold(0.0, f64::max)
+    let rows = heatmap::pairs(&one, &other).into_iter().enumerate().map(|(at, pair)| {
+        let of = if at == 0 { "all" } else { "region" };
+        row(of, &pair)
+    });
+    Ok(Rows { fields: FIELDS, rows: rows.collect() })
+}
+
+fn row(of: &str, pair: &Pair) -> Vec<Cell> {
+    let bytes = |bytes: Option<u64>| bytes.map_or(Cell::UNKNOWN, Cell::Bytes);
+    let size = pair.seen().map(|seen| bytes(seen.map(|seen| seen.bytes)));
+    let touched = pair.seen().map(|seen| bytes(seen.and_then(|seen| seen.touched_bytes)));
+    let (rates, either) = (pair.rates(), pair.either());
+    let mut cells = vec![
+        Cell::Text(of.to_owned()),
+        Cell::Text(either.map_or_else(String::new, |seen| seen.name.clone())),
+        Cell::Text(either.map_or("", |seen| seen.kind).to_owned()),
+    ];
+    cells.extend(size.into_iter().chain(touched));
+    cells.push(Cell::Number(pair.touched_ratio(), 3));
+    cells.extend(pair.shares().map(|share| Cell::Number(share, 4)));
+    cells.extend(rates.map(|rate| Cell::Number(rate, 1)));
+    cells.push(Cell::Number(rates[0] - rates[1], 1));
+    cells.push(Cell::Number(heatmap::ratio(rates), 3));
+    cells
+}
+
+/// Both recordings; a name that one of them has is enough.
+fn sides(asked: &Asked, against: &Asked) -> Result<[Recorded; 2], Failure> {
+    let recorded = |asked: &Asked, is_there: bool| -> Result<Recorded, Failure> {
+        let fields = if is_there { asked.by_heat(&[AccessClass::Accesses])? } else { Vec::new() };
+        Ok(Recorded::of(&asked.look(), &fields))
     };
-    regions.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
-    let mut rows = vec![row("all", [Some(&one.all), Some(&other.all)], [&one, &other])];
-    rows.extend(regions.into_iter().map(|pair| row("region", pair, [&one, &other])));
-    Ok(Rows { fields: FIELDS, rows })
+    match (asked.named(), against.named()) {
+        (Err(error), Err(_)) => Err(error),
+        (one, other) => Ok([recorded(asked, one.is_ok())?, recorded(against, other.is_ok())?]),
+    }
 }
 
 /// The maps of one region of both, on one scale.
 pub fn scene(asked: &Asked, against: &Asked) -> Result<Scene, Failure> {
     let window = asked.one()?;
-    let name = &asked.recording.head.regions[window.region].name;
+    let Some(other) = counterpart(asked, against, &window) else {
+        let name = &asked.recording.head.regions[window.region].name;
+        let path = against.path;
+        return Err(Failure::failed(anyhow!("{path} has no region {name:?}; choose another with --region")));
+    };
+    let [one, other] = fields(asked, against, [window, other])?;
+    let (look, other_look) = (asked.look(), against.look());
+    let [name, other_name] = names(asked, against);
+    Ok(heatmap::map_against(
+        Side { look: &look, field: &one, name },
+        Side { look: &other_look, field: &other, name: other_name },
+    ))
+}
+
+/// A page of both, with maps of the hottest regions that both have.
+pub fn page(asked: &Asked, against: &Asked) -> Result<String, Failure> {
+    let [one, other] = sides(asked, against)?;
+    let regions: Vec<&str> = heatmap::pairs(&one, &other)
+        .iter()
+        .skip(1)
+        .filter(|pair| pair.seen().iter().all(Option::is_some) && pair.rates().iter().any(|rate| *rate > 0.0))
+        .filter_map(|pair| Some(pair.either()?.name.as_str()))
+        .collect();
+    let whole = |region| RegionRange::whole(asked.recording, region, asked.granule_bytes());
+    let all = &asked.recording.head.regions;
+    let named = asked.named().ok().flatten().unwrap_or_else(|| (0..all.len()).map(whole).collect());
+    let windows = |name: &&str| {
+        let window = named.iter().find(|window| all[window.region].name == **name)?;
+        Some([*window, counterpart(asked, against, window)?])
+    };
+    // A map of one granule shows nothing that the table does not have.
+    let is_map = |windows: &[RegionRange; 2]| windows.iter().any(|window| window.granules().1 > 1);
+    let chosen: Vec<[RegionRange; 2]> = regions.iter().filter_map(windows).filter(is_map).collect();
+    let shown = chosen.iter().take(MAPS_MAX);
+    let maps: Vec<[Field; 2]> =
+        shown.map(|windows| fields(asked, against, *windows)).collect::<Result<_, _>>()?;
+    let (look, other_look) = (asked.look(), against.look());
+    let [name, other_name] = names(asked, against);
+    let sides: Vec<[Side; 2]> = maps
+        .iter()
+        .map(|[one, other]| {
+            [
+                Side { look: &look, field: one, name },
+                Side { look: &other_look, field: other, name: other_name },
+            ]
+        })
+        .collect();
+    let left_out = chosen.len() - maps.len();
+    Ok(heatmap::page_against([(&look, &one, name), (&other_look, &other, other_name)], &sides, left_out))
+}
+
+/// Names of the recordings, as short as they can be.
+fn names<'a>(asked: &Asked<'a>, against: &Asked<'a>) -> [&'a str; 2] {
+    let paths = [asked.path, against.path];
+    let names = paths.map(|path| Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path));
+    if names[0] == names[1] { paths } else { names }
+}
+
+/// The same part of the region of that name in the other recording.
+fn counterpart(asked: &Asked, against: &Asked, window: &RegionRange) -> Option<RegionRange> {
+    let region = &asked.recording.head.regions[window.region];
     let regions = &against.recording.head.regions;
-    let Some(region) = regions.iter().position(|region| region.name == *name) else {
-        return Err(Failure::failed(anyhow!(
-            "{} has no region {name:?}; choose another with --region",
-            against.path
-        )));
-    };
-    let other = RegionRange { region, ..window };
-    let bytes = regions[region].bytes.saturating_sub(window.offset).clamp(1, other.bytes.max(1));
-    // Of a whole region the other may be larger.
-    let is_whole = window.bytes >= asked.recording.head.regions[window.region].bytes;
-    let other = match is_whole {
-        true => RegionRange::whole(against.recording, region, against.granule_bytes()),
-        false => RegionRange { bytes, ..other },
-    };
-    let granule_bytes = window.granule_bytes.max(other.granule_bytes);
+    let other = regions.iter().position(|other| other.name == region.name)?;
+    if window.bytes >= region.bytes {
+        // All of it, which may be more here.
+        return Some(RegionRange::whole(against.recording, other, against.granule_bytes()));
+    }
+    let bytes = regions[other].bytes.checked_sub(window.offset).filter(|bytes| *bytes > 0)?;
+    Some(RegionRange { region: other, bytes: bytes.min(window.bytes), ..*window })
+}
+
+/// The fields of both, in granules of one size.
+fn fields(asked: &Asked, against: &Asked, windows: [RegionRange; 2]) -> Result<[Field; 2], Failure> {
+    let granule_bytes = windows.map(|window| window.granule_bytes).into_iter().max().unwrap_or(1);
     let field = |asked: &Asked, window: RegionRange| -> Result<Field, Failure> {
         let window = RegionRange { granule_bytes, ..window };
         asked.gather(&[window], &[AccessClass::Accesses])?.pop().ok_or_else(|| asked.nothing())
     };
-    let (one, other) = (field(asked, window)?, field(against, other)?);
-    let (look, other_look) = (asked.look(), against.look());
-    Ok(heatmap::map_against(
-        Side { look: &look, field: &one, name: asked.path },
-        Side { look: &other_look, field: &other, name: against.path },
-    ))
-}
-
-/// A recording, as far as it is looked at.
-struct Recorded {
-    regions: Vec<Seen>,
-    all: Seen,
-    seconds: f64,
-}
-
-/// What was seen of a region, or of all.
-struct Seen {
-    name: String,
-    kind: &'static str,
-    bytes: u64,
-    accesses: f64,
-    /// `None` where mappings were looked at as wholes.
-    touched_bytes: Option<u64>,
-}
-
-impl Recorded {
-    fn of(asked: &Asked) -> Result<Self, Failure> {
-        let fields = asked.by_heat(&[AccessClass::Accesses])?;
-        let head = &asked.recording.head;
-        let seen = |field: &Field| {
-            let (region, window) = (&head.regions[field.window.region], &field.window);
-            let unknown =
-                asked.recording.unknown_heat(&asked.selection, Some(window.region), window.granule_bytes);
-            Seen {
-                name: region.name.clone(),
-                kind: kind_name(region.kind),
-                bytes: window.bytes,
-                accesses: field.sum,
-                touched_bytes: unknown.is_none().then(|| field.touched.bytes()),
-            }
-        };
-        let regions: Vec<Seen> = fields.iter().map(seen).collect();
-        let slices = asked.slices.iter().filter_map(|slice| head.slices.get(*slice));
-        let ns: u64 = slices.map(|slice| slice.end_ns.saturating_sub(slice.start_ns)).sum();
-        Ok(Recorded { all: Seen::all(&regions), regions, seconds: ns as f64 / 1e9 })
-    }
-
-    fn none() -> Self {
-        Recorded { all: Seen::all(&[]), regions: Vec::new(), seconds: 0.0 }
-    }
-
-    fn rate(&self, seen: &Seen) -> f64 {
-        if self.seconds > 0.0 { seen.accesses / self.seconds } else { f64::NAN }
-    }
-
-    fn share(&self, seen: &Seen) -> f64 {
-        if self.all.accesses > 0.0 { seen.accesses / self.all.accesses } else { 0.0 }
-    }
-}
-
-impl Seen {
-    fn all(regions: &[Seen]) -> Self {
-        Seen {
-            name: "all".to_owned(),
-            kind: "",
-            bytes: regions.iter().map(|it| it.bytes).sum(),
-            accesses: regions.iter().map(|it| it.accesses).sum(),
-            // Bytes of which some are not known are not known.
-            touched_bytes: regions.iter().map(|it| it.touched_bytes).sum(),
-        }
-    }
-}
-
-/// Both recordings; a name that one of them has is enough.
-fn sides(asked: &Asked, against: &Asked) -> Result<[Recorded; 2], Failure> {
-    match (asked.named(), against.named()) {
-        (Err(error), Err(_)) => Err(error),
-        (Ok(_), Err(_)) => Ok([Recorded::of(asked)?, Recorded::none()]),
-        (Err(_), Ok(_)) => Ok([Recorded::none(), Recorded::of(against)?]),
-        (Ok(_), Ok(_)) => Ok([Recorded::of(asked)?, Recorded::of(against)?]),
-    }
-}
-
-fn row(of: &str, pair: [Option<&Seen>; 2], sides: [&Recorded; 2]) -> Vec<Cell> {
-    let bytes = |bytes: Option<u64>| bytes.map_or(Cell::UNKNOWN, Cell::Bytes);
-    let either = pair.iter().flatten().next();
-    let of_side = |value: fn(&Recorded, &Seen) -> f64| {
-        let one = |at: usize| pair[at].map_or(f64::NAN, |seen| value(sides[at], seen));
-        [one(0), one(1)]
-    };
-    let [share, other_share] = of_side(Recorded::share);
-    let [rate, other_rate] = of_side(Recorded::rate);
-    let touched = pair.map(|seen| seen.and_then(|seen| seen.touched_bytes));
-    let touched_ratio = ratio(touched.map(|bytes| bytes.map_or(f64::NAN, |bytes| bytes as f64)));
-    let size = |at: usize| bytes(pair[at].map(|seen| seen.bytes));
-    vec![
-        Cell::Text(of.to_owned()),
-        Cell::Text(either.map_or_else(String::new, |seen| seen.name.clone())),
-        Cell::Text(either.map_or("", |seen| seen.kind).to_owned()),
-        size(0),
-        size(1),
-        bytes(touched[0]),
-        bytes(touched[1]),
-        Cell::Number(touched_ratio, 3),
-        Cell::Number(share, 4),
-        Cell::Number(other_share, 4),
-        Cell::Number(rate, 1),
-        Cell::Number(other_rate, 1),
-        Cell::Number(rate - other_rate, 1),
-        Cell::Number(ratio([rate, other_rate]), 3),
-    ]
-}
-
-/// What is so many times the other; unknown of nothing.
-fn ratio([one, other]: [f64; 2]) -> f64 {
-    if other > 0.0 { one / other } else { f64::NAN }
+    Ok([field(asked, windows[0])?, field(against, windows[1])?])
 }

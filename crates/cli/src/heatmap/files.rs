@@ -53,7 +53,7 @@ pub fn kind(path: &Path) -> Result<Kind, Failure> {
 
 /// Writes under a temporary name beside `path`, which gets its name when it is complete.
 pub fn write(path: &Path, content: impl FnOnce(File) -> Result<(), Failure>) -> Result<(), Failure> {
-    let cannot = |error: io::Error| Failure::failed(anyhow!("cannot write {}: {error}", path.display()));
+    let cannot = |error: io::Error| cannot_write(path, &error);
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".partial");
     let file = File::create(&temporary).map_err(cannot)?;
@@ -72,22 +72,31 @@ pub fn write_scene(mut file: File, path: &Path, kind: Kind, scene: &Scene) -> Re
         Kind::Svg => file.write_all(heatmap::svg(scene).as_bytes()),
         Kind::Html | Kind::Csv | Kind::Parquet => {
             return Err(Failure::usage(anyhow!(
-                "{}: --against writes a picture, .png or .svg; without -o it prints a table",
+                "{}: --against writes .html, .png or .svg; without -o it prints a table",
                 path.display()
             )));
         }
     };
-    written.map_err(|error| Failure::failed(anyhow!("cannot write {}: {error}", path.display())))
+    written.map_err(|error| cannot_write(path, &error))
+}
+
+/// Writes a page.
+pub fn write_page(mut file: File, path: &Path, page: &str) -> Result<(), Failure> {
+    file.write_all(page.as_bytes()).map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::failed(anyhow!("cannot write {}: {error}", path.display()))
 }
 
 impl Asked<'_> {
     /// Writes what the name's end asks for.
-    pub fn write(&self, mut file: File, kind: Kind) -> Result<(), Failure> {
+    pub fn write(&self, file: File, kind: Kind) -> Result<(), Failure> {
         let path = self.options.output.as_deref().unwrap_or(Path::new(""));
-        let cannot = |error: io::Error| Failure::failed(anyhow!("cannot write {}: {error}", path.display()));
+        let cannot = |error: io::Error| cannot_write(path, &error);
         match kind {
             Kind::Png | Kind::Svg => write_scene(file, path, kind, &self.scene()?),
-            Kind::Html => file.write_all(self.page()?.as_bytes()).map_err(cannot),
+            Kind::Html => write_page(file, path, &self.page()?),
             Kind::Csv => granules::write_csv(file, self, &self.by_heat(&AccessClass::ALL)?).map_err(cannot),
             Kind::Parquet => {
                 granules::write_parquet(file, self, &self.by_heat(&AccessClass::ALL)?).map_err(cannot)

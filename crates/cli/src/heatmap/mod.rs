@@ -85,7 +85,10 @@ fn compare(asked: &Asked, against: &Asked, output: Option<(&Path, Kind)>) -> Res
         let printed = print_rows(asked.options.format, &against::table(asked, against)?);
         return printed.map_err(|error| Failure::writing("the table", error));
     };
-    files::write(path, |file| files::write_scene(file, path, kind, &against::scene(asked, against)?))?;
+    files::write(path, |file| match kind {
+        Kind::Html => files::write_page(file, path, &against::page(asked, against)?),
+        kind => files::write_scene(file, path, kind, &against::scene(asked, against)?),
+    })?;
     let printed = print_text(&format!("{}\n", path.display()));
     printed.map_err(|error| Failure::writing("the file's name", error))
 }

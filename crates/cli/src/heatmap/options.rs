@@ -119,7 +119,7 @@ pub struct Options {
     /// Tell the addresses of the recorded run beside offsets. Another run has them elsewhere.
     #[arg(long)]
     pub(super) absolute: bool,
-    /// Compare with another recording: regions of the same name side by side; -o draws the maps of one, on one scale.
+    /// Compare with another recording: regions of the same name side by side; -o writes a page of them, or a picture of one.
     #[arg(long, value_name = "REC", conflicts_with_all = ["processes", "text", "view", "show", "all_regions", "absolute", "together"])]
     pub(super) against: Option<String>,
     /// All accessed regions, side by side (map) or together (wss).

@@ -2,6 +2,7 @@
 
 use tiermem_model::heat::period;
 
+use super::compared::seconds;
 use super::layout::{BAR_ROOM, Colours, LINE, MARGIN, begin};
 use super::scene::{Anchor, Item, Scene, Size};
 use super::words::{bytes, several, time};
@@ -253,15 +254,6 @@ pub struct Side<'a> {
     pub name: &'a str,
 }
 
-impl Side<'_> {
-    fn seconds(&self) -> f32 {
-        let slices = self.field.slices.iter().filter_map(|slice| self.look.recording.head.slices.get(*slice));
-        let ns: u64 = slices.map(|slice| slice.end_ns.saturating_sub(slice.start_ns)).sum();
-        // Without any time a rate has to be a number all the same.
-        ns.max(1_000) as f32 / 1e9
-    }
-}
-
 /// A region of two recordings side by side, as rates on one scale of colours.
 pub fn map_against(one: Side, other: Side) -> Scene {
     let sides = [one, other];
@@ -269,7 +261,8 @@ pub fn map_against(one: Side, other: Side) -> Scene {
     let columns = one.look.columns.of(granules);
     let (width, height) = panel_pixels(sides.len());
     let panel = |side: &Side| {
-        let seconds = side.seconds();
+        // Without any time a rate has to be a number all the same.
+        let seconds = seconds(side.look, &side.field.slices).max(1e-6) as f32;
         let values = side.field.values(Show::Accesses, 0..side.field.slices.len());
         Panel {
             titles: [side.name.to_owned(), bytes(side.field.window.bytes as f64)],

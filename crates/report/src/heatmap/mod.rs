@@ -7,11 +7,13 @@
 mod autocorrelation;
 mod base64;
 mod colour;
+mod compared;
 mod field;
 mod layout;
 mod map;
 mod packed;
 mod page;
+mod page_against;
 mod path;
 mod png;
 mod processes;
@@ -24,9 +26,11 @@ mod working_set;
 
 pub use autocorrelation::autocorrelation;
 pub use colour::Theme;
+pub use compared::{Pair, Recorded, Seen, pairs, ratio};
 pub use field::{AccessClass, Field, TooFine, gather};
 pub use map::{Side, map, map_against, map_of_regions, map_of_slices, period_of};
 pub use page::{PageRegion, kind_name, page};
+pub use page_against::page_against;
 pub use path::path;
 pub use png::png;
 pub use scatter::scatter;

@@ -9,7 +9,7 @@ use tiermem_trace::recording::RegionKind;
 
 use super::autocorrelation::{self, Likeness};
 use super::colour::{Map, Rgb, Theme};
-use super::words::{bytes, count, noun, several, slices, time};
+use super::words::{bytes, capitalised, count, noun, several, slices, time};
 use super::{AccessClass, Field, Look, ScaleChoice, Show, base64, packed, processes, working_set};
 use crate::escape::escape;
 use crate::quantity::Quantity;
@@ -79,11 +79,6 @@ pub fn page(look: &Look, name: &str, regions: &[PageRegion], left_out: usize) ->
          <script>{SCRIPT}</script></body></html>"
     );
     out
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn fields(regions: &[PageRegion]) -> impl Iterator<Item = &Field> {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::layout::count_axis;
 use super::scene::wrap;
-use super::words::{bytes, slices, time};
+use super::words::{bytes, capitalised, slices, time};
 use super::{AccessClass, Field, Look};
 use crate::chart::{Axis, Spread};
 use crate::quantity::Quantity;
@@ -98,11 +98,6 @@ pub fn text_map_of_regions(look: &Look, fields: &[Field], columns: usize) -> Str
         (label, columns),
         &["a row is a region, which --region NAME shows by its offsets".to_owned()],
     )
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn measure(look: &Look, field: &Field) -> String {

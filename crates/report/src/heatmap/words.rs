@@ -27,6 +27,12 @@ pub fn count(count: f64) -> String {
     }
 }
 
+/// A text as a sentence begins.
+pub fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// A count with its noun.
 pub fn several(count: usize, one: &str, many: &str) -> String {
     match count {
