@@ -52,7 +52,9 @@ def test_regions_of_one_name_stand_side_by_side(after: pathlib.Path, before: pat
     # What is in one of them alone is nothing to compare with; it is not zero.
     far = found[hex(FAR)]
     assert (far["against_bytes"], far["against_accesses_per_s"], far["against_share"]) == (PAGE, 12, 0.75)
-    assert [far[name] for name in ("bytes", "touched_bytes", "touched_ratio", "share", "accesses_per_s", "difference_per_s", "ratio")] == [None] * 7
+    assert [
+        far[name] for name in ("bytes", "touched_bytes", "touched_ratio", "share", "accesses_per_s", "difference_per_s", "ratio")
+    ] == [None] * 7
     assert found["all"]["difference_per_s"] == 6 - 16 and found["all"]["ratio"] == 6 / 16
     # The other way round.
     found = {row["name"]: row for row in table(str(before), "--against", str(after))}
@@ -63,7 +65,11 @@ def test_regions_of_one_name_stand_side_by_side(after: pathlib.Path, before: pat
 def test_what_is_chosen_is_chosen_of_both(after: pathlib.Path, before: pathlib.Path) -> None:
     assert [row["name"] for row in table(str(after), "--against", str(before), "--region", hex(NEAR))] == ["all", hex(NEAR)]
     # The hottest of each.
-    assert [row["name"] for row in table(str(after), "--against", str(before), "--region", "hottest")] == ["all", hex(FAR), hex(NEAR)]
+    assert [row["name"] for row in table(str(after), "--against", str(before), "--region", "hottest")] == [
+        "all",
+        hex(FAR),
+        hex(NEAR),
+    ]
     # One of them has it.
     [all_rows, far] = table(str(after), "--against", str(before), "--region", hex(FAR))
     assert far["accesses_per_s"] is None and far["against_accesses_per_s"] == 12 and all_rows["accesses_per_s"] is None

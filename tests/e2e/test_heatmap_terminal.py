@@ -52,9 +52,10 @@ def test_regions_over_time(recording: pathlib.Path) -> None:
     assert list(maps(lines)) == ["llama.gguf", "anon 1", "heap", "stack"] and max(map(len, lines)) <= 80, lines
     shares = {line.split("|")[0].strip(): line.split()[-1] for line in lines if line.count("|") == 2}
     for row in table(str(recording)):
-        assert float(shares[row["name"]].rstrip("%")) / 100 == round(row["share"], 3) or abs(
-            float(shares[row["name"]].rstrip("%")) / 100 - row["share"]
-        ) < 1e-3
+        assert (
+            float(shares[row["name"]].rstrip("%")) / 100 == round(row["share"], 3)
+            or abs(float(shares[row["name"]].rstrip("%")) / 100 - row["share"]) < 1e-3
+        )
     assert list(maps(text(recording, "--region", "anon"))) != []
 
 
@@ -82,7 +83,10 @@ def test_a_map_is_as_wide_as_the_terminal(recording: pathlib.Path) -> None:
 def test_addresses_are_told_on_request(recording: pathlib.Path, tmp_path: pathlib.Path) -> None:
     assert "start" not in table(str(recording))[0]
     found = {row["name"]: row for row in table(str(recording), "--absolute")}
-    assert (found["llama.gguf"]["start"], found["llama.gguf"]["end"]) == ("0x7e0000000000", hex(0x7E0000000000 + 2048 * GRANULE_BYTES))
+    assert (found["llama.gguf"]["start"], found["llama.gguf"]["end"]) == (
+        "0x7e0000000000",
+        hex(0x7E0000000000 + 2048 * GRANULE_BYTES),
+    )
     assert found["heap"]["start"] == "0x555500000000"
     drawn(recording, tmp_path / "heap.csv", "--region", "heap", "--absolute")
     told = rows(tmp_path / "heap.csv")
@@ -96,7 +100,13 @@ def trace(folder: pathlib.Path, accesses: list[tuple[int, int]]) -> pathlib.Path
     lines = ["time,op,key,size", *(f"{second},load,{0x10000000 + PAGE * page},8" for second, page in accesses)]
     (folder / "trace.csv").write_text("\n".join(lines) + "\n")
     done = tiermem(
-        "trace", "convert", str(folder / "trace.csv"), "-o", str(folder / "trace.parquet"), "--columns", "time=1,op=2,key=3,size=4,header"
+        "trace",
+        "convert",
+        str(folder / "trace.csv"),
+        "-o",
+        str(folder / "trace.parquet"),
+        "--columns",
+        "time=1,op=2,key=3,size=4,header",
     )
     assert done.returncode == 0, done
     return folder / "trace.parquet"

@@ -42,7 +42,20 @@ def test_quartiles_are_of_the_bytes_of_each_slice(recording: pathlib.Path, tmp_p
 
 def record(folder: pathlib.Path, *arguments: str) -> dict:
     """The summary of a recording `app.rec`."""
-    command = [binary(), "record", "--slice", "200ms", "--granule", "1MiB", "--format", "json", "--report", "app.json", "-o", "app.rec"]
+    command = [
+        binary(),
+        "record",
+        "--slice",
+        "200ms",
+        "--granule",
+        "1MiB",
+        "--format",
+        "json",
+        "--report",
+        "app.json",
+        "-o",
+        "app.rec",
+    ]
     done = subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     [summary] = json.loads((folder / "app.json").read_text())

@@ -73,7 +73,9 @@ fn of_process(options: &Options, path: &str) -> Result<Recording, Failure> {
         recording = process_choice::named(&recording, name)?;
     }
     if let Some(note) = recording.incompleteness() {
-        eprintln!("tiermem: {path}: {note}");
+        // Of two recordings it is told which one is meant.
+        let which = options.against.as_ref().map_or(String::new(), |_| format!("{path}: "));
+        eprintln!("tiermem: {which}{note}");
     }
     Ok(recording)
 }
