@@ -12,6 +12,8 @@ import subprocess
 import sys
 import termios
 
+import pytest
+
 from heatmaps import GRANULE_BYTES, drawn, rows, table
 from programs import workload
 from store import MIB, PATIENCE_S, binary, tiermem
@@ -178,8 +180,26 @@ def test_ages_that_cannot_be_known_are_not_told(tmp_path: pathlib.Path) -> None:
     for name in (largest["name"], "all"):
         unknown = [found[name][field] for field in ("idle_1s_bytes", "idle_10s_bytes", "idle_60s_bytes", "never_accessed_bytes")]
         assert unknown == [None] * 4, found
+    drawn(out, tmp_path / "whole.svg", "--show", "idle", "--region", largest["name"])
+    assert "parts may have been idle for longer" in (tmp_path / "whole.svg").read_text()
     # That it was accessed is known, and when.
     assert found[largest["name"]]["idle_s"] is not None
     assert "?" in maps(text(out))[largest["name"]] and "@" not in maps(text(out, "--region", largest["name"]))["0 MiB"]
     done = tiermem("heatmap", str(out), "--show", "idle", "--format", "json")
     assert json.loads(done.stdout)[0]["idle_1s_bytes"] is None
+
+
+def test_page_faults_tell_no_ages(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "faults.rec"
+    command = workload("skewed", "--footprint 16MiB --granule 1MiB --seconds 1 --per-second 200000")
+    done = tiermem("record", "--slice", "200ms", "--source", "faults", "-o", str(out), "--", *command, patience_s=2 * PATIENCE_S)
+    if "perf_event_paranoid" in done.stderr:
+        pytest.skip("page faults may not be observed here")
+    assert done.returncode == 0, done
+    assert any(row["accesses"] > 0 for row in table(str(out)))
+    assert all(row["idle_s"] is None for row in table(str(out)))
+    assert idle(out)["all"]["idle_1s_bytes"] is None
+    done = tiermem("heatmap", str(out), "--show", "idle", "-o", str(tmp_path / "faults.svg"))
+    assert done.returncode == 2 and "first accesses alone" in done.stderr, done
+    drawn(out, tmp_path / "faults.html")
+    assert '"tellsAges":false' in (tmp_path / "faults.html").read_text()

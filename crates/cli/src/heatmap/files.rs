@@ -10,7 +10,7 @@ use tiermem_trace::recording::RegionRange;
 
 use super::asked::Asked;
 use super::granules;
-use super::options::View;
+use super::options::{ShowArg, View};
 use crate::failure::Failure;
 
 /// Regions that a page has pictures of.
@@ -105,6 +105,11 @@ impl Asked<'_> {
     }
 
     fn scene(&self) -> Result<Scene, Failure> {
+        if self.options.show == ShowArg::Idle && !self.look().tells_ages() {
+            return Err(Failure::usage(anyhow!(
+                "page faults tell of first accesses alone, so that ages are unknown; leave --show idle out, or record with --source refs"
+            )));
+        }
         let parts = heatmap::parts_for(self.look().show);
         let view = self.options.view;
         let several = match self.named()? {

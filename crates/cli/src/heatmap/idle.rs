@@ -1,7 +1,6 @@
 //! Table of idle ages: how long ago memory was last accessed.
 
 use tiermem_report::heatmap::Field;
-use tiermem_trace::recording::Unit;
 
 use super::asked::Asked;
 use crate::output::{Cell, Rows};
@@ -57,7 +56,7 @@ pub fn cell(age_ns: Option<u64>) -> Cell {
 pub fn age_ns(asked: &Asked, field: &Field) -> Option<u64> {
     let is_there = !is_gone(asked, field);
     let ages = field.ages_ns(0..field.slices.len());
-    ages.into_iter().flatten().min().filter(|_| is_there && tells_ages(asked))
+    ages.into_iter().flatten().min().filter(|_| is_there && asked.look().tells_ages())
 }
 
 /// Whether a region was unmapped before the last slice: memory that is not there is not idle.
@@ -66,12 +65,6 @@ fn is_gone(asked: &Asked, field: &Field) -> bool {
     let last_access = field.last_access().and_then(|row| field.slices.get(row)).copied();
     let last = (region.last_slice as usize).max(last_access.unwrap_or(0));
     asked.slices.last().is_some_and(|slice| last < *slice)
-}
-
-/// A page fault tells of the first access to a page alone, and nothing of those that follow.
-fn tells_ages(asked: &Asked) -> bool {
-    let source = asked.recording.head.sources.get(usize::from(asked.selection.source.unwrap_or(0)));
-    source.is_none_or(|source| source.unit != Unit::Faults)
 }
 
 /// What is known of a field.
@@ -89,7 +82,7 @@ impl Ages {
     fn of(asked: &Asked, field: &Field) -> Self {
         let (region, granule_bytes) = (field.window.region, field.window.granule_bytes);
         let unknown = asked.recording.unknown_heat(&asked.selection, Some(region), granule_bytes);
-        let is_known = unknown.is_none() && tells_ages(asked);
+        let is_known = unknown.is_none() && asked.look().tells_ages();
         let is_gone = is_gone(asked, field);
         let ages = field.ages_ns(0..field.slices.len());
         let touched = || ages.iter().zip(&field.touched.granules);

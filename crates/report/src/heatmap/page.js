@@ -297,7 +297,8 @@
     $("zoomout").hidden = !zoomed;
     const window = zoomed ? `granules ${count(state.from)} to ${count(state.to - 1)} of ${count(region.granules)}` : `${count(region.granules)} granules`;
     const peak = region.peaks[0] ? ` Strongest ${region.peaks[0][2]}.` : " No period stands out.";
-    const unknown = region.unknown ? " It was looked at as a whole: which parts of it are hot is not known." : "";
+    const parts = isShown("idle") ? "parts of it may have been idle for longer" : "which parts of it are hot is not known";
+    const unknown = region.unknown ? ` It was looked at as a whole: ${parts}.` : "";
     const near = state.slice >= 0 && !region.exact ? " Values of single slices are rounded to 2%." : "";
     $("remark").textContent = `${bytes(region.bytes)}, ${region.kind}; ${window} of ${bytes(region.granuleBytes)}; ${data.what}.${peak}${near}${unknown}`;
     document.querySelectorAll("#views button").forEach((button) => button.setAttribute("aria-pressed", button.dataset.view === state.view));
@@ -340,8 +341,11 @@
     const total = (name) => region.totals[name]?.[granule] ?? 0;
     lines.push(row(slice >= 0 ? `${noun} in all` : noun, total("accesses") > 0 ? count(total("accesses")) : "never accessed"));
     for (const name of ["loads", "stores", "local", "remote", "cached"]) if (total(name) > 0) lines.push(row(name, count(total(name))));
-    const age = ageAt(granule, slice);
-    if (total("accesses") > 0) lines.push(row("last access", age > 0 ? `${seconds(age)} before` : age === 0 ? (slice < 0 ? "in the last slice" : "in this slice") : "later"));
+    if (data.tellsAges && total("accesses") > 0) {
+      const age = ageAt(granule, slice);
+      const ago = age > 0 ? `${seconds(age)} before` : age === 0 ? (slice < 0 ? "in the last slice" : "in this slice") : "later";
+      lines.push(row("last access", region.unknown ? `of the whole: ${ago}` : ago));
+    }
     const known = total("remote") + total("local") + total("cached");
     if (known > 0) lines.push(row("share remote", percent(total("remote") / known)));
     if (region.path) lines.push(node("small", region.path));
@@ -477,6 +481,7 @@
     $(id).addEventListener("change", (event) => set({ [id]: event.target.value }));
   }
   $("show").options[0].textContent = noun;
+  if (!data.tellsAges) $("show").options[2].remove();
   if (!data.tellsLevel) $("show").options[1].remove();
   $("own").value = state.own;
   $("own").addEventListener("input", (event) => set({ own: Math.max(1, Math.floor(Number(event.target.value)) || 1) }));

@@ -209,6 +209,7 @@ fn data(look: &Look, regions: &[PageRegion]) -> Value {
         "never": { "light": rgb(Theme::LIGHT.never), "dark": rgb(Theme::DARK.never) },
         "beyond": { "light": rgb(Theme::LIGHT.grid), "dark": rgb(Theme::DARK.page) },
         "tellsLevel": tells_level,
+        "tellsAges": look.tells_ages(),
         "slices": times,
         "workingSet": {
             "each": each,

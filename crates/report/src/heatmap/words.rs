@@ -121,7 +121,11 @@ impl Look<'_> {
     pub(super) fn remark(&self, field: &Field) -> String {
         let granules = field.granules();
         let window = &field.window;
-        let unknown = if self.is_unknown(field) { "; which parts are hot is not known" } else { "" };
+        let unknown = match self.show {
+            _ if !self.is_unknown(field) => "",
+            Show::Idle => "; it was looked at as a whole, and parts may have been idle for longer",
+            _ => "; which parts are hot is not known",
+        };
         format!(
             "{} in {} of {}; {}; {}{unknown}",
             bytes(window.bytes as f64),
@@ -130,6 +134,12 @@ impl Look<'_> {
             slices(self.recording, &field.slices),
             self.what()
         )
+    }
+
+    /// Whether the source tells when memory was last accessed. A page fault tells of the first access to a page alone.
+    pub fn tells_ages(&self) -> bool {
+        let source = self.recording.head.sources.get(usize::from(self.selection.source.unwrap_or(0)));
+        source.is_none_or(|source| source.unit != Unit::Faults)
     }
 
     /// Whether it is not known which granules of a field are hot.
