@@ -15,12 +15,14 @@ import sharding
 from peer import Redis
 from programs import RedisCli, tool
 from sharding import Sharded
-from store import PATIENCE_S, Store
+from store import PATIENCE_S, ROOT, Store
 
 # It asserts as tests do, and is imported by them.
-pytest.register_assert_rewrite("browser", "recorder")
+pytest.register_assert_rewrite("browser", "heatmaps", "recorder")
 
-
+# Granules and slices of the recording that tests look at.
+GRANULES = 2048
+SLICES = 12
 # Tests that ask how the whole machine stands (DAMON, tracing, swap, control groups): one of them at a time.
 MACHINE_WIDE = ("test_doctor", "test_heatmap", "test_observe", "test_record", "test_run")
 # Files that take minutes. They begin first, or one process would still run the last of them when all others have ended.
@@ -39,6 +41,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         group = "machine" if item.path.name.startswith(MACHINE_WIDE) else item.path.stem
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
+
+
+@pytest.fixture(scope="session")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A recording of 8 GiB with a period of 540 granules and a hotspot that moves."""
+    path = tmp_path_factory.mktemp("heatmap") / "llama.parquet"
+    # Without -p, so that it is built as the tests in Rust have built it: with the features of the whole workspace. It may be slow, where
+    # nothing is built yet.
+    example = ["run", "--quiet", "--example", "synthetic_recording"]
+    subprocess.run(
+        [tool("cargo"), *example, "--", str(path), str(GRANULES), str(SLICES)],
+        cwd=ROOT, check=True, timeout=20 * PATIENCE_S,
+    )  # fmt: skip
+    return path
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import pathlib
 import re
 import subprocess
@@ -11,26 +9,9 @@ import subprocess
 import pytest
 
 from browser import QUIET_CHROMIUM
+from heatmaps import GRANULE_BYTES, drawn, rows, table
 from programs import tool
-from store import PATIENCE_S, ROOT, tiermem
-
-GRANULES = 2048
-SLICES = 12
-GRANULE_BYTES = 4 << 20
-
-
-@pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """A recording of 8 GiB with a period of 540 granules and a hotspot that moves."""
-    path = tmp_path_factory.mktemp("heatmap") / "llama.parquet"
-    # Without -p, so that it is built as the tests in Rust have built it: with the features of the whole workspace. It may be slow, where
-    # nothing is built yet.
-    example = ["run", "--quiet", "--example", "synthetic_recording"]
-    subprocess.run(
-        [tool("cargo"), *example, "--", str(path), str(GRANULES), str(SLICES)],
-        cwd=ROOT, check=True, timeout=20 * PATIENCE_S,
-    )  # fmt: skip
-    return path
+from store import PATIENCE_S, tiermem
 
 
 @pytest.fixture(scope="module")
@@ -46,23 +27,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     done = tiermem("trace", "convert", str(path), "-o", str(converted), "--columns", "time=1,op=2,key=3,size=4,header")
     assert done.returncode == 0, done.stderr
     return converted
-
-
-def rows(path: pathlib.Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def table(*arguments: str) -> list[dict]:
-    done = tiermem("heatmap", *arguments, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def drawn(recording: pathlib.Path, path: pathlib.Path, *arguments: str) -> str:
-    done = tiermem("heatmap", str(recording), "-o", str(path), *arguments)
-    assert (done.returncode, done.stdout) == (0, f"{path}\n"), done.stderr
-    return done.stderr
 
 
 def test_rows_sum_up_to_the_table_at_every_granule(recording: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -116,6 +80,8 @@ def test_the_period_is_found_and_named(recording: pathlib.Path, tmp_path: pathli
         (["--view", "map"], "white is never accessed"),
         (["--view", "map", "--theme", "dark"], "grey is never accessed"),
         (["--view", "map", "--show", "share-remote"], "remote share of samples"),
+        (["--view", "map", "--show", "idle"], "time since the last sample"),
+        (["--view", "scatter", "--show", "idle"], "time since the last sample"),
         (["--view", "map", "--slices", "0-5"], "slice 5"),
         (["--view", "map", "--slices", "0-5", "--together"], "slices 0-5"),
         (["--view", "scatter", "--granules", "0-99"], "offset in the region"),
@@ -129,7 +95,7 @@ def test_pictures_say_what_they_show(
 ) -> None:
     drawn(recording, tmp_path / "picture.svg", *arguments)
     text = (tmp_path / "picture.svg").read_text()
-    assert says in text and "samples" in text and "NaN" not in text
+    assert says in text and "sample" in text and "NaN" not in text
     stderr = drawn(recording, tmp_path / "picture.png", *arguments)
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     assert "--all-regions" in arguments or "llama.gguf is drawn" in stderr
@@ -147,7 +113,7 @@ def test_a_plain_memory_trace_has_regions_where_its_addresses_lie(trace: pathlib
 @pytest.mark.parametrize("width", [1280, 500])
 def test_the_page_in_a_browser(recording: pathlib.Path, tmp_path: pathlib.Path, scheme: str, width: int) -> None:
     page = tmp_path / "page.html"
-    drawn(recording, page, "--granule", "4MiB")
+    drawn(recording, page, "--granule", "4MiB", "--absolute")
     html = page.read_text()
     assert not re.search(r"https?://|url\(|@import| src=", html)
     # Uses the page as a reader would, and writes down what comes.
@@ -179,6 +145,13 @@ def test_the_page_in_a_browser(recording: pathlib.Path, tmp_path: pathlib.Path, 
       }
       body.dataset.seen = seen.join(" ");
       document.querySelector("#views button").click();
+      const show = document.getElementById("show");
+      words = [];
+      show.value = "idle";
+      show.dispatchEvent(new Event("change"));
+      body.dataset.idle = words.join("|");
+      show.value = "accesses";
+      show.dispatchEvent(new Event("change"));
       document.getElementById("play").click();
       await wait(1500);
       document.getElementById("play").click();
@@ -208,6 +181,11 @@ def test_the_page_in_a_browser(recording: pathlib.Path, tmp_path: pathlib.Path, 
     assert "hotspot" in written["path"] and "its reach" in written["path"], written
     assert "behind the end" in written["map"] + written["slices"], written
     assert "since the start" in written["wss"] and "in each slice" in written["wss"], written
+    # Where the region began in the recorded run, and how long ago it was accessed.
+    key = re.search(r'data-key="([^"]*)"', body[0])[1]
+    assert re.search(r"address\s*0x7e0000000000", key) and re.search(r"last access\s*in the last slice", key), key
+    idle = re.search(r'data-idle="([^"]*)"', body[0])[1]
+    assert "time since the|last sample" in idle and "10 s" in idle and "never accessed" in idle, idle
     assert re.search(r'data-played="slice \d+', body[0]) and 'data-second="anon 1"' in body[0]
     # Nothing sticks out to the right.
     assert int(re.search(r'data-wide="([^"]*)"', body[0])[1]) <= 0
@@ -228,6 +206,9 @@ def test_the_page_in_a_browser(recording: pathlib.Path, tmp_path: pathlib.Path, 
         (["-o", "{dir}/out.gif"], 2, ".png"),
         (["--op", "store", "--region", "0", "-o", "{dir}/out.png"], 1, "nothing in it"),
         (["--all-regions", "--view", "path", "-o", "{dir}/out.png"], 2, "--all-regions"),
+        (["--text", "--region", "stak"], 2, "the regions are llama.gguf"),
+        (["--text", "--op", "store", "--region", "0"], 1, "nothing in it"),
+        (["--text", "-o", "{dir}/out.png"], 2, "cannot be used with"),
     ],
 )
 def test_mistakes_are_explained(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 import pathlib
 import zlib
 from collections.abc import Callable
 
+import pytest
+
 from recorder import connect, scan
-from store import Store
+from store import MIB, Store, tiermem
 from upgrades.write import FLASH_TIERS, LATE_S, SNAPSHOT_TIERS, flash_value, store_items
 
 UPGRADES = pathlib.Path(__file__).parent / "upgrades"
@@ -65,3 +68,26 @@ def test_a_flash_tier_of_version_1_is_taken_up(serve: Callable[..., Store], tmp_
                 assert client.get(key) == flash_value(number)
                 assert client.expiretime(key) == (LATE_S + number if number < 1000 and number % 10 == 0 else -1)
         assert store.stop() == 0, store.log()
+
+
+def table(path: pathlib.Path, *arguments: str) -> list[dict]:
+    done = tiermem("heatmap", str(path), "--format", "json", *arguments)
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", ["recording", "journal"])
+def test_a_recording_that_does_not_say_what_was_in_memory_is_read(tmp_path: pathlib.Path, name: str) -> None:
+    path = unpacked(f"{name}-version-1.xz", tmp_path / "old.rec")
+    [largest] = [row for row in table(path) if row["name"] == "anon 1"]
+    assert largest["bytes"] > 16 * MIB and largest["share"] > 0.5 and largest["touched_bytes"] > 15 * MIB, largest
+    found = {row["name"]: row for row in table(path, "--view", "wss")}
+    assert found["all"]["p50_bytes"] > 15 * MIB, found["all"]
+    # It is not known, which is not nothing.
+    assert found["all"]["rss_p50_bytes"] is None and found["all"]["rss_max_bytes"] is None
+    # Addresses were always there.
+    [largest] = [row for row in table(path, "--absolute") if row["name"] == "anon 1"]
+    assert int(largest["end"], 16) - int(largest["start"], 16) == largest["bytes"]
+    page = tmp_path / "old.html"
+    assert tiermem("heatmap", str(path), "-o", str(page)).returncode == 0 and "RSS" not in page.read_text()
+    assert tiermem("plan", str(path), "--fast", "8MiB").returncode == 0

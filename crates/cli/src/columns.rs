@@ -54,7 +54,7 @@ fn write_file(file: File, rows: &Rows) -> Result<(), ParquetError> {
             Kind::Count => put::<Int64Type>(
                 &mut group,
                 cells.map(|cell| match cell {
-                    Cell::Count(count) => Some(count.cast_signed()),
+                    Cell::Count(count) | Cell::Bytes(count) => Some(count.cast_signed()),
                     _ => None,
                 }),
             )?,
@@ -62,7 +62,7 @@ fn write_file(file: File, rows: &Rows) -> Result<(), ParquetError> {
                 &mut group,
                 cells.map(|cell| match cell {
                     Cell::Number(number, _) if number.is_finite() => Some(*number),
-                    Cell::Count(count) => Some(*count as f64),
+                    Cell::Count(count) | Cell::Bytes(count) => Some(*count as f64),
                     _ => None,
                 }),
             )?,
@@ -78,7 +78,7 @@ fn kind(rows: &Rows, column: usize) -> Kind {
         match row[column] {
             Cell::Text(_) => return Kind::Text,
             Cell::Number(..) | Cell::Power(_) => kind = Kind::Number,
-            Cell::Count(_) => {}
+            Cell::Count(_) | Cell::Bytes(_) => {}
         }
     }
     kind

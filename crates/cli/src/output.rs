@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use serde_json::Value;
+use tiermem_base::Bytes;
 
 /// What `--format` chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -23,6 +24,9 @@ pub enum Cell {
     Text(String),
     /// A count, to the right.
     Count(u64),
+    /// Bytes, to the right: with a unit in tables, as a count elsewhere.
+    #[allow(dead_code)] // Benchmarks that include this file print no such cells.
+    Bytes(u64),
     /// A measured number with this number of decimals, right-aligned.
     Number(f64, usize),
     /// A number that may be very small, with three digits and a power of ten, to the right.
@@ -31,10 +35,22 @@ pub enum Cell {
 }
 
 impl Cell {
+    /// What is not known: empty, and null in JSON.
+    #[allow(dead_code)] // Benchmarks that include this file know all.
+    pub const UNKNOWN: Cell = Cell::Number(f64::NAN, 0);
+
+    /// For people.
+    fn shown(&self) -> String {
+        match self {
+            Cell::Bytes(bytes) => Bytes(*bytes).to_string(),
+            other => other.text(),
+        }
+    }
+
     fn text(&self) -> String {
         match self {
             Cell::Text(text) => text.clone(),
-            Cell::Count(count) => count.to_string(),
+            Cell::Count(count) | Cell::Bytes(count) => count.to_string(),
             // What is no number is left out.
             Cell::Number(number, _) if !number.is_finite() => String::new(),
             Cell::Number(number, decimals) => {
@@ -54,7 +70,7 @@ impl Cell {
         match self {
             Cell::Text(text) => Value::from(text.as_str()).to_string(),
             Cell::Number(number, _) | Cell::Power(number) if !number.is_finite() => Value::Null.to_string(),
-            Cell::Count(_) | Cell::Number(..) | Cell::Power(_) => self.text(),
+            Cell::Count(_) | Cell::Bytes(_) | Cell::Number(..) | Cell::Power(_) => self.text(),
         }
     }
 }
@@ -69,14 +85,14 @@ pub struct Rows {
 }
 
 impl Rows {
-    fn texts(&self) -> Vec<Vec<String>> {
+    fn texts(&self, text: fn(&Cell) -> String) -> Vec<Vec<String>> {
         let names = self.fields.iter().map(|name| (*name).to_owned()).collect();
-        let rows = self.rows.iter().map(|row| row.iter().map(Cell::text).collect());
+        let rows = self.rows.iter().map(|row| row.iter().map(text).collect());
         std::iter::once(names).chain(rows).collect()
     }
 
     fn write_table(&self, out: &mut impl Write) -> io::Result<()> {
-        let lines = self.texts();
+        let lines = self.texts(Cell::shown);
         let mut widths = vec![0; self.fields.len()];
         for line in &lines {
             for (width, text) in widths.iter_mut().zip(line) {
@@ -103,7 +119,7 @@ impl Rows {
     }
 
     fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
-        for line in self.texts() {
+        for line in self.texts(Cell::text) {
             let quoted: Vec<_> = line.iter().map(|text| quote_csv(text)).collect();
             writeln!(out, "{}", quoted.join(","))?;
         }

@@ -37,6 +37,11 @@ pub(crate) fn kib_field(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
+/// Bytes of a process that are in memory now, or `None` where it has ended or `/proc` does not tell.
+pub fn resident_bytes_of_process(pid: u32) -> Option<u64> {
+    kib_field(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
+}
+
 /// Bytes of this process that are in memory now, or `None` where `/proc` does not tell.
 pub fn resident_bytes() -> Option<u64> {
     kib_field(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
@@ -102,6 +107,9 @@ mod tests {
         assert_eq!(parse_total("MemFree: 1 kB\n"), None);
         assert!(total_bytes().is_some_and(|bytes| bytes > 0));
         assert!(resident_bytes().is_some_and(|bytes| bytes > 0));
+        assert!(resident_bytes_of_process(std::process::id()).is_some_and(|bytes| bytes > 1 << 16));
+        // No process has this number.
+        assert_eq!(resident_bytes_of_process(u32::MAX), None);
         assert!(limit().is_some());
     }
 

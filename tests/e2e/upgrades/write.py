@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import lzma
 import pathlib
+import shutil
+import subprocess
 import sys
 import tarfile
 import tempfile
 
 from recorder import connect
-from store import MIB, Store, eventually
+from programs import workload
+from store import MIB, Store, binary, eventually
 
 KIB = 1 << 10
 BLOCK_FLAGS = ("--cache-memory", "0")
@@ -114,9 +117,26 @@ def write_flash(directory: pathlib.Path) -> None:
     (directory / "store-flash.xz").write_bytes(lzma.compress(path.read_bytes(), preset=9))
 
 
+def write_recordings(directory: pathlib.Path) -> None:
+    """A recording of a program, and the journal of one whose recorder was killed."""
+    path, journal = directory / "recording", directory / "journal"
+    # A recording has the place of its program, which here is one that says nothing.
+    [program, *words] = workload("skewed", "--footprint 16MiB --granule 1MiB --seconds 4 --per-second 100000")
+    shutil.copy(program, directory / "skewed")
+    command = [binary(), "record", "--slice", "500ms", "--granule", "1MiB", "-o"]
+    for out in (path, journal):
+        begun = [*command, str(out), "--", "./skewed", *words]
+        with subprocess.Popen(begun, cwd=directory, stdout=subprocess.DEVNULL) as recorder:
+            if out == journal:
+                eventually(lambda: journal.exists() and journal.stat().st_size > 10 * KIB, "some slices are recorded")
+                recorder.kill()
+    for made in (path, journal):
+        made.with_suffix(".xz").write_bytes(lzma.compress(made.read_bytes(), preset=9))
+
+
 if __name__ == "__main__":
     target = pathlib.Path(sys.argv[1])
-    for write in (write_cache, write_snapshot, write_flash):
+    for write in (write_cache, write_snapshot, write_flash, write_recordings):
         with tempfile.TemporaryDirectory() as place:
             write(pathlib.Path(place))
             for made in pathlib.Path(place).glob("*.xz"):

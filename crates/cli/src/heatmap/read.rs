@@ -15,21 +15,21 @@ use crate::source::{Reading, TraceArgs};
 const TRACE_GRANULE: u64 = 4096;
 
 /// Reads what the command line names.
-pub fn read(options: &Options) -> Result<Recording, Failure> {
-    let path = Path::new(&options.recording);
-    if !Spec::looks_like_one(&options.recording) && recording::looks_like_one(path) {
+pub fn read(options: &Options, name: &str) -> Result<Recording, Failure> {
+    let path = Path::new(name);
+    if !Spec::looks_like_one(name) && recording::looks_like_one(path) {
         match recording::read(path) {
             Ok(recording) => return Ok(recording),
             Err(TraceError::Form { reason, .. }) if reason.starts_with(recording::NO_REGIONS) => {}
             Err(error) => return Err(Failure::failed(error)),
         }
     }
-    from_trace(options)
+    from_trace(options, name)
 }
 
-fn from_trace(options: &Options) -> Result<Recording, Failure> {
+fn from_trace(options: &Options, name: &str) -> Result<Recording, Failure> {
     let trace = TraceArgs {
-        trace: options.recording.clone(),
+        trace: name.to_owned(),
         reading: Reading {
             requests: options.requests,
             skip_bad: options.skip_bad,
@@ -52,7 +52,7 @@ fn from_trace(options: &Options) -> Result<Recording, Failure> {
             FromTraceError::TooManySlices { .. } => "; give longer ones with --slice",
             FromTraceError::TooManyRegions => "",
         };
-        Failure::failed(anyhow!("{}: {error}{advice}", options.recording))
+        Failure::failed(anyhow!("{name}: {error}{advice}"))
     })?;
     if others > 0 {
         eprintln!("tiermem: accesses that are neither loads nor stores and were left out: {others}");

@@ -1,8 +1,6 @@
-//! Live recording of a program: its options, and the summary at its end.
+//! Live recording of a program: its options, and its end.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -12,35 +10,18 @@ use clap::Args;
 use tiermem_base::{Bytes, Nanos};
 use tiermem_place::capture::live::{self, Closer, Ending, Recorded, SourceKind, Target};
 use tiermem_place::capture::{CaptureError, Stop, machine};
+use tiermem_sys::memory;
 use tiermem_trace::TraceError;
-use tiermem_trace::recording::{self, Journal, Recording, RegionRange, Selection, Touched};
+use tiermem_trace::recording::{self, Journal, Recording};
 
 use super::Report;
 use super::shown::Shown;
+use super::summary::tell;
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::{self, Cell, Format, Rows};
-use crate::print_lines;
 
 /// `SIGTERM`.
 const TERMINATE: i32 = 15;
-
-const FIELDS: &[&str] = &[
-    "slices",
-    "seconds",
-    "processes",
-    "regions",
-    "regions_touched",
-    "mapped_bytes",
-    "touched_bytes",
-    "unknown_heat_share",
-    "initialisation_slices",
-    "samples",
-    "recorder_cpu_s",
-    "agent_cpu_s",
-    "program_cpu_s",
-    "ended",
-];
 
 /// How to look at the program.
 #[derive(Debug, Args)]
@@ -163,7 +144,8 @@ pub fn run(
         duration: args.duration,
     };
     // What cannot be written is no reason to start a program.
-    let mut journal = Journal::create(output).map_err(Failure::failed)?;
+    let mut journal =
+        Journal::create(output).map_err(Failure::failed)?.with_rss(memory::resident_bytes_of_process);
     let stop = Stop::default();
     let begun = Instant::now() + options.delay;
     let record =
@@ -261,24 +243,6 @@ fn watched<T>(
     recorded
 }
 
-/// Writes a recording, and the report about it.
-pub fn keep(recording: &Recording, ended: &str, output: &Path, report: &Report) -> Result<(), Failure> {
-    recording::write(output, recording).map_err(Failure::failed)?;
-    tell(recording, ended, report)
-}
-
-/// Writes the report about a recording.
-fn tell(recording: &Recording, ended: &str, report: &Report) -> Result<(), Failure> {
-    for note in &recording.head.notes {
-        eprintln!("tiermem: {note}");
-    }
-    let written = report.destination.open().and_then(|mut out| match report.format {
-        Format::Table => write_table(&mut out, recording, ended),
-        format => output::write_rows(&mut out, format, &rows(recording, ended)),
-    });
-    written.map_err(|error| Failure::writing("the report", error))
-}
-
 /// How a recording ended, in a word.
 pub fn ended(ending: &Ending) -> String {
     match ending {
@@ -286,90 +250,4 @@ pub fn ended(ending: &Ending) -> String {
         Ending::Gone => "gone".to_owned(),
         Ending::Stopped => "stopped".to_owned(),
     }
-}
-
-/// Regions that were touched, and their touched bytes, by the first source.
-fn touched(recording: &Recording) -> (usize, u64) {
-    let regions = 0..recording.head.regions.len();
-    let windows: Vec<RegionRange> =
-        regions.map(|region| RegionRange::whole(recording, region, None)).collect();
-    let slices: Vec<usize> = (0..recording.head.slices.len()).collect();
-    let touched = recording::touched(recording, &Selection::default(), &windows, &slices);
-    let seen = recording.samples.iter().filter(|sample| Selection::default().takes(sample));
-    let accessed: BTreeSet<u32> = seen.map(|sample| sample.region).collect();
-    (accessed.len(), touched.iter().map(Touched::bytes).sum())
-}
-
-/// The share of accesses that are known to no granule, if it is much.
-fn unknown_heat(recording: &Recording) -> Option<f64> {
-    recording.unknown_heat(&Selection::default(), None, recording.head.granule_bytes)
-}
-
-fn rows(recording: &Recording, ended: &str) -> Rows {
-    let head = &recording.head;
-    let (regions, bytes) = touched(recording);
-    let initialisation = recording.initialisation(&Selection::default());
-    let row = vec![
-        Cell::Count(head.slices.len() as u64),
-        Cell::Number(head.cost.wall_s, 3),
-        Cell::Count(head.processes.len().max(1) as u64),
-        Cell::Count(head.regions.len() as u64),
-        Cell::Count(regions as u64),
-        Cell::Count(head.regions.iter().map(|region| region.bytes).sum()),
-        Cell::Count(bytes),
-        Cell::Number(unknown_heat(recording).unwrap_or(0.0), 4),
-        Cell::Count(initialisation.map_or(0, |it| it.slices as u64)),
-        Cell::Count(recording.samples.len() as u64),
-        Cell::Number(head.cost.recorder_cpu_s, 3),
-        Cell::Number(head.cost.agent_cpu_s, 3),
-        Cell::Number(head.cost.program_cpu_s, 3),
-        Cell::Text(ended.to_owned()),
-    ];
-    Rows { fields: FIELDS, rows: vec![row] }
-}
-
-fn write_table(mut out: &mut impl Write, recording: &Recording, ended: &str) -> io::Result<()> {
-    let head = &recording.head;
-    let (regions, bytes) = touched(recording);
-    let mapped: u64 = head.regions.iter().map(|region| region.bytes).sum();
-    let mut line =
-        |name: &str, value: String, remark: String| print_lines::line(&mut out, name, value, remark);
-    let cost = &head.cost;
-    let samples = format!("{} samples", recording.samples.len());
-    line("slices", head.slices.len().to_string(), format!("in {:.1} s; {samples}", cost.wall_s))?;
-    if head.processes.len() > 1 {
-        let observed = head.processes.iter().filter(|process| process.is_observed).count();
-        let remark = format!(
-            "{observed} of them lived long enough to be looked at (`tiermem heatmap REC --processes`)"
-        );
-        line("processes", head.processes.len().to_string(), remark)?;
-    }
-    line(
-        "regions",
-        head.regions.len().to_string(),
-        format!("{} of them, {regions} accessed", Bytes(mapped)),
-    )?;
-    let granule = Bytes(head.granule_bytes);
-    line("touched", Bytes(bytes).to_string(), format!("seen in granules of {granule}, or whole mappings"))?;
-    if let Some(share) = unknown_heat(recording) {
-        let remark =
-            format!("{:.0}% of the accesses went to mappings that were looked at as wholes", share * 100.0);
-        line("heat", "unknown".to_owned(), remark)?;
-    }
-    if let Some(found) = recording.initialisation(&Selection::default()) {
-        let share = found.share * 100.0;
-        line(
-            "initialisation",
-            found.range(),
-            format!("{share:.0}% of that was touched there for the first time"),
-        )?;
-    }
-    let share = |seconds: f64| format!("{:.1}% of one processor", 100.0 * seconds / cost.wall_s.max(1e-9));
-    line("recorder", format!("{:.2} s", cost.recorder_cpu_s), share(cost.recorder_cpu_s))?;
-    line("agent", format!("{:.3} s", cost.agent_cpu_s), "within the program".to_owned())?;
-    if cost.program_cpu_s > 0.0 {
-        line("program", format!("{:.2} s", cost.program_cpu_s), "of processor time".to_owned())?;
-    }
-    line("ended by", ended.to_owned(), String::new())?;
-    out.flush()
 }

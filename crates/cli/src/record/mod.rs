@@ -4,6 +4,7 @@ mod live;
 mod perf_lackey;
 mod physical;
 mod shown;
+mod summary;
 
 pub use live::{ended, slice};
 
@@ -64,6 +65,9 @@ Fields of the report:
   processes                     processes in the recording: the program and what it started
   regions, regions_touched      regions of the program; regions that were accessed
   mapped_bytes, touched_bytes   bytes of the regions; of the granules that were accessed, the bytes in memory
+  working_set_min_bytes, working_set_p25_bytes, working_set_p50_bytes, working_set_p75_bytes, working_set_max_bytes
+                                bytes touched in a slice: least, quartiles and most of the slices; upper bounds where heat is unknown
+  rss_p50_bytes, rss_max_bytes  bytes of the processes in memory at the end of a slice: median and most; empty if unknown
   unknown_heat_share            share of the accesses to mappings that were looked at as wholes; 0 if below a tenth
   initialisation_slices         first slices in which the program touched most of its memory for the first time; 0 if not told apart
   samples                       rows of the recording

@@ -11,7 +11,8 @@ use tiermem_trace::parse_count;
 use tiermem_trace::recording::{Journal, Recording};
 
 use super::Report;
-use super::live::{LiveArgs, keep};
+use super::live::LiveArgs;
+use super::summary::keep;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::source::CountingBar;

@@ -3,4 +3,7 @@
 
 pub mod hotspot;
 pub mod period;
+mod quartiles;
 pub mod working_set;
+
+pub use quartiles::Quartiles;

@@ -8,7 +8,7 @@ pub type Rgb = [u8; 3];
 pub enum Map {
     /// Viridis (van der Walt and Smith 2015), for counts: from violet over green to yellow.
     Viridis,
-    /// Cividis (Nuñez, Anderton and Renslow 2018), for shares: from blue over grey to yellow.
+    /// Cividis (Nuñez, Anderton and Renslow 2018), for shares and ages: from blue over grey to yellow.
     Cividis,
 }
 

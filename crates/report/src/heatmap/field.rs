@@ -1,5 +1,7 @@
 //! Field: the selected part of a recording, gathered in one pass, as granules by slices of ranges of regions.
 
+use std::ops::Range;
+
 use tiermem_base::{Heat, Op};
 use tiermem_trace::recording::{Level, Recording, RegionRange, Sample, Selection, Touched, touched};
 
@@ -55,6 +57,8 @@ pub struct Field {
     pub first_granule: u64,
     /// The slices, by their index in the recording: the rows of the heats.
     pub slices: Vec<usize>,
+    /// When each of them ends.
+    ends_ns: Vec<u64>,
     /// The heats of the parts that were asked for.
     parts: Vec<(AccessClass, Heat)>,
     /// Accesses that are looked at, over all of the slices.
@@ -77,6 +81,37 @@ impl Field {
     /// Bytes from the region's start to that of a granule of the heats.
     pub fn offset(&self, granule: usize) -> u64 {
         (self.first_granule + granule as u64).saturating_mul(self.window.granule_bytes)
+    }
+
+    /// Bytes of a granule that lie in the stretch.
+    pub fn bytes_of(&self, granule: usize) -> u64 {
+        let window = &self.window;
+        let (from, to) = (self.offset(granule), self.offset(granule + 1));
+        let end = window.offset.saturating_add(window.bytes);
+        to.min(end).saturating_sub(from.max(window.offset))
+    }
+
+    /// How long ago each granule was last accessed when some rows of the heats ended; `None` if it was not accessed in them.
+    pub fn ages_ns(&self, rows: Range<usize>) -> Vec<Option<u64>> {
+        let mut ages = vec![None; self.granules()];
+        let end_ns = |row: usize| self.ends_ns.get(row).copied().unwrap_or(0);
+        let last_ns = rows.clone().next_back().map_or(0, end_ns);
+        let Some(heat) = self.heat_of(AccessClass::Accesses) else { return ages };
+        for row in rows {
+            let age_ns = last_ns.saturating_sub(end_ns(row));
+            for (age, value) in ages.iter_mut().zip(heat.row(row)) {
+                if *value > 0.0 {
+                    *age = Some(age_ns);
+                }
+            }
+        }
+        ages
+    }
+
+    /// The last row of the heats with an access.
+    pub fn last_access(&self) -> Option<usize> {
+        let heat = self.heat_of(AccessClass::Accesses)?;
+        (0..heat.slices()).rev().find(|row| heat.row(*row).iter().any(|value| *value > 0.0))
     }
 
     /// Granules of the heats.
@@ -130,6 +165,10 @@ pub fn gather(
             window: *window,
             first_granule,
             slices: slices.to_vec(),
+            ends_ns: slices
+                .iter()
+                .map(|slice| recording.head.slices.get(*slice).map_or(0, |it| it.end_ns))
+                .collect(),
             parts: parts.iter().map(cold).collect(),
             sum: 0.0,
             touched,
@@ -213,6 +252,33 @@ mod tests {
             gather(&recording, &Selection::default(), &[window], &[1], &[AccessClass::Accesses]).unwrap();
         assert_eq!((fields[0].first_granule, fields[0].granules()), (2, 6));
         assert_eq!(fields[0].offset(1), 3 * 4096);
+    }
+
+    #[test]
+    fn an_age_is_from_the_end_of_the_last_slice_with_an_access() {
+        let mut recording = recording();
+        // The granules that are hot in the first slices are accessed in them alone.
+        recording
+            .samples
+            .retain(|it| it.offset / 4096 >= 128 || it.offset / 4096 / 32 == u64::from(it.slice));
+        let window = RegionRange::whole(&recording, 0, None);
+        let slices = [0, 1, 2, 3, 4, 5];
+        let fields =
+            gather(&recording, &Selection::default(), &[window], &slices, &[AccessClass::Accesses]).unwrap();
+        let second = 1_000_000_000;
+        let at = |ages: &[Option<u64>]| [0, 32, 64, 96, 128, 129].map(|granule| ages[granule]);
+        let ages = fields[0].ages_ns(0..6);
+        assert_eq!(
+            at(&ages),
+            [Some(5 * second), Some(4 * second), Some(3 * second), Some(2 * second), Some(0), None]
+        );
+        assert_eq!(at(&fields[0].ages_ns(0..2)), [Some(second), Some(0), None, None, Some(0), None]);
+        assert_eq!(at(&fields[0].ages_ns(2..3)), [None, None, Some(0), None, Some(0), None]);
+        assert_eq!(fields[0].last_access(), Some(5));
+        let values = fields[0].values(crate::heatmap::Show::Idle, 0..6);
+        assert!(values[0] == 5e9 && values[128] == 0.0 && values[129].is_nan());
+        // The region ends within its last granule.
+        assert_eq!((fields[0].bytes_of(0), fields[0].bytes_of(256)), (4096, 100));
     }
 
     #[test]

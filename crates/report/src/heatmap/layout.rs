@@ -49,6 +49,7 @@ impl Colours {
         let (map, axis) = match look.show {
             Show::Accesses => (Map::Viridis, count_axis(look.scale, "", values)),
             Show::ShareRemote => (Map::Cividis, Axis::up_to("", Quantity::Share, 1.0)),
+            Show::Idle => (Map::Cividis, age_axis(look, "", values)),
         };
         Colours { map, axis, theme: look.theme, title }
     }
@@ -92,6 +93,14 @@ impl Colours {
         let at = (left + 25.0, swatch[1] + 12.0);
         scene.text(at, Size::Small, Anchor::Start, theme.soft, "never accessed");
     }
+}
+
+/// An axis for ages, which are as exact as slices are long.
+pub fn age_axis<'v>(look: &Look, title: &str, values: impl Iterator<Item = &'v f32>) -> Axis {
+    let first = look.recording.head.slices.first();
+    let slice_ns = first.map_or(0, |slice| slice.end_ns.saturating_sub(slice.start_ns));
+    let most = f64::from(values.copied().fold(0.0, f32::max));
+    Axis::up_to(title, Quantity::Time, most.max(slice_ns as f64))
 }
 
 /// An axis for counts of accesses.

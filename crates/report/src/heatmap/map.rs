@@ -2,10 +2,11 @@
 
 use tiermem_model::heat::period;
 
+use super::compared::seconds;
 use super::layout::{BAR_ROOM, Colours, LINE, MARGIN, begin};
 use super::scene::{Anchor, Item, Scene, Size};
 use super::words::{bytes, several, time};
-use super::{AccessClass, Columns, Field, Look};
+use super::{AccessClass, Columns, Field, Look, Show};
 use crate::chart::Axis;
 use crate::quantity::Quantity;
 
@@ -121,7 +122,7 @@ pub fn map(look: &Look, field: &Field) -> Scene {
         look.never(),
         fit.remark().or(fit.end_remark(values.len())).map_or(String::new(), |remark| format!(", {remark}"))
     );
-    let sum = format!("{} in all", super::words::count(field.sum.round()));
+    let sum = format!("{} {} in all", super::words::count(field.sum.round()), look.noun());
     let remarks = [format!("{}; {sum}", look.remark(field)), reading];
     let total_width = (LEFT + width + 28.0 + BAR_ROOM + MARGIN).max(700.0);
     let (mut scene, top) = begin(look, &look.title(field, &look.measure()), &remarks, total_width);
@@ -240,6 +241,47 @@ pub fn map_of_regions(look: &Look, fields: &[Field]) -> Scene {
     ];
     let title = format!("{}: {}", several(fields.len(), "region", "regions"), look.measure());
     draw_panels(look, &panels, &title, &remarks, look.measure())
+}
+
+/// One of two recordings that are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    /// How it is drawn.
+    pub look: &'a Look<'a>,
+    /// A region of it.
+    pub field: &'a Field,
+    /// The recording's name.
+    pub name: &'a str,
+}
+
+/// A region of two recordings side by side, as rates on one scale of colours.
+pub fn map_against(one: Side, other: Side) -> Scene {
+    let sides = [one, other];
+    let granules = sides.map(|side| side.field.granules()).into_iter().max().unwrap_or(0);
+    let columns = one.look.columns.of(granules);
+    let (width, height) = panel_pixels(sides.len());
+    let panel = |side: &Side| {
+        // Without any time a rate has to be a number all the same.
+        let seconds = seconds(side.look, &side.field.slices).max(1e-6) as f32;
+        let values = side.field.values(Show::Accesses, 0..side.field.slices.len());
+        Panel {
+            titles: [side.name.to_owned(), bytes(side.field.window.bytes as f64)],
+            fit: Fit::of(values.len(), columns, width, height),
+            values: values.into_iter().map(|value| value / seconds).collect(),
+        }
+    };
+    let panels = sides.each_ref().map(panel);
+    let measure = format!("{} per granule and second", one.look.noun());
+    let reading = format!(
+        "On one scale of colours. A row is {} = {}; {}{}.",
+        several(columns, "granule", "granules"),
+        bytes(columns as f64 * one.field.window.granule_bytes as f64),
+        one.look.never(),
+        panels.iter().find_map(|panel| panel.fit.remark()).map_or(String::new(), |it| format!(", {it}"))
+    );
+    let remarks = sides.each_ref().map(|side| format!("{}: {}", side.name, side.look.remark(side.field)));
+    let [first, second] = remarks;
+    draw_panels(one.look, &panels, &one.look.title(one.field, &measure), &[first, second, reading], measure)
 }
 
 /// Number of panels in a row.

@@ -7,31 +7,37 @@
 mod autocorrelation;
 mod base64;
 mod colour;
+mod compared;
 mod field;
 mod layout;
 mod map;
 mod packed;
 mod page;
+mod page_against;
 mod path;
 mod png;
 mod processes;
 mod scatter;
 mod scene;
 mod svg;
+mod text;
 mod words;
 mod working_set;
 
 pub use autocorrelation::autocorrelation;
 pub use colour::Theme;
+pub use compared::{Pair, Recorded, Seen, pairs, ratio};
 pub use field::{AccessClass, Field, TooFine, gather};
-pub use map::{map, map_of_regions, map_of_slices, period_of};
+pub use map::{Side, map, map_against, map_of_regions, map_of_slices, period_of};
 pub use page::{PageRegion, kind_name, page};
+pub use page_against::page_against;
 pub use path::path;
 pub use png::png;
 pub use scatter::scatter;
 pub use scene::Scene;
 pub use svg::svg;
-pub use working_set::working_set;
+pub use text::{text_map, text_map_of_regions};
+pub use working_set::{together, working_set};
 
 use tiermem_trace::recording::{Recording, Selection};
 
@@ -43,6 +49,8 @@ pub enum Show {
     Accesses,
     /// The share of its accesses that remote memory answered, among those of which that is known.
     ShareRemote,
+    /// How long ago it was last accessed, at the end of the slices that are looked at, in nanoseconds.
+    Idle,
 }
 
 /// Spread of values over colours or along an axis.
@@ -93,6 +101,8 @@ pub struct Look<'a> {
     pub columns: Columns,
     /// Colours.
     pub theme: Theme,
+    /// Whether addresses of the recorded run are told beside offsets.
+    pub absolute: bool,
 }
 
 impl Field {
@@ -108,6 +118,10 @@ impl Field {
             sums
         };
         match show {
+            Show::Idle => {
+                let ages = self.ages_ns(rows).into_iter();
+                ages.map(|age_ns| age_ns.map_or(f32::NAN, |age_ns| age_ns as f32)).collect()
+            }
             Show::Accesses => {
                 let value = |sum: f64| if sum > 0.0 { sum as f32 } else { f32::NAN };
                 sums(AccessClass::Accesses).into_iter().map(value).collect()
@@ -128,7 +142,7 @@ impl Field {
 /// The parts that a look needs of a field.
 pub fn parts_for(show: Show) -> &'static [AccessClass] {
     match show {
-        Show::Accesses => &[AccessClass::Accesses],
+        Show::Accesses | Show::Idle => &[AccessClass::Accesses],
         Show::ShareRemote => {
             &[AccessClass::Accesses, AccessClass::Remote, AccessClass::Local, AccessClass::Cached]
         }

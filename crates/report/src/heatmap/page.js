@@ -37,8 +37,18 @@
     Object.assign(state, { region: number, from: 0, to: one.granules, at: -1 });
   };
 
+  // Seconds from a granule's last access to the end of a slice (of all of them if it is -1): NaN if it was not accessed until then.
+  const ageAt = (granule, slice) => {
+    const last = slice < 0 ? slices.length - 1 : slice;
+    for (let at = last; at >= 0; at--) {
+      if (region.codes[at * region.granules + granule]) return slices[last][2] - slices[at][2];
+    }
+    return NaN;
+  };
+  const isShown = (what) => state.show === what && state.view !== "path";
   // What is shown of a granule: NaN if it was never accessed.
   const valueAt = (granule, slice) => {
+    if (isShown("idle")) return ageAt(granule, slice);
     const at = slice * region.granules + granule;
     if (state.show === "remote") {
       if (slice >= 0) return region.remote && region.remote[at] ? (region.remote[at] - 1) / 254 : NaN;
@@ -49,7 +59,7 @@
     const value = slice < 0 ? region.totals.accesses[granule] : region.levels[region.codes[at]];
     return value > 0 ? value : NaN;
   };
-  const map = () => maps[state.show === "remote" && state.view !== "path" ? "remote" : "accesses"];
+  const map = () => maps[isShown("remote") || isShown("idle") ? "remote" : "accesses"];
   const values = (slice) => {
     const all = new Float32Array(state.to - state.from);
     for (let at = 0; at < all.length; at++) all[at] = valueAt(state.from + at, slice);
@@ -57,7 +67,9 @@
   };
 
   const countAxis = (all) => {
-    if (state.show === "remote" && state.view !== "path") return axis(0, 1, false, percent);
+    if (isShown("remote")) return axis(0, 1, false, percent);
+    // One scale for all slices.
+    if (isShown("idle")) return axis(0, slices.at(-1)[2] - slices[0][2], false, seconds);
     const sorted = Float32Array.from(all.filter((value) => value > 0)).sort();
     if (!sorted.length) return axis(0, 1, false, short);
     const [least, most] = [sorted[0], sorted.at(-1)];
@@ -92,7 +104,8 @@
     const end = downBy === 1 ? Math.floor((all.length - 1) / columns) * cells + Math.floor(((all.length - 1) % columns) / acrossBy) + 1 : Infinity;
     return { columns, rows, cells, lines, highest, end, acrossBy, downBy, width: cells * wide, height: lines * high };
   };
-  const measure = (more = "") => (state.show === "remote" ? "share remote" : `${noun}|per granule${more}`);
+  const names = { remote: "share remote", idle: `time since the|last ${data.nounOfOne}` };
+  const measure = (more = "") => (isShown(state.show) && names[state.show]) || `${noun}|per granule${more}`;
   const logMark = (scale) => (scale.isLog ? "|log scale" : "");
 
   const drawMap = () => {
@@ -284,7 +297,8 @@
     $("zoomout").hidden = !zoomed;
     const window = zoomed ? `granules ${count(state.from)} to ${count(state.to - 1)} of ${count(region.granules)}` : `${count(region.granules)} granules`;
     const peak = region.peaks[0] ? ` Strongest ${region.peaks[0][2]}.` : " No period stands out.";
-    const unknown = region.unknown ? " It was looked at as a whole: which parts of it are hot is not known." : "";
+    const parts = isShown("idle") ? "parts of it may have been idle for longer" : "which parts of it are hot is not known";
+    const unknown = region.unknown ? ` It was looked at as a whole: ${parts}.` : "";
     const near = state.slice >= 0 && !region.exact ? " Values of single slices are rounded to 2%." : "";
     $("remark").textContent = `${bytes(region.bytes)}, ${region.kind}; ${window} of ${bytes(region.granuleBytes)}; ${data.what}.${peak}${near}${unknown}`;
     document.querySelectorAll("#views button").forEach((button) => button.setAttribute("aria-pressed", button.dataset.view === state.view));
@@ -318,6 +332,7 @@
     const number = region.firstGranule + granule;
     const offset = number * region.granuleBytes;
     const lines = [node("b", region.name), row("granule", count(number)), row("offset", `${bytes(offset)} (${hex(offset)})`)];
+    if (region.start) lines.push(row("address", hex(BigInt(region.start) + BigInt(offset))));
     if (region.path) lines.push(row("file offset", bytes(region.fileOffset + offset)));
     if (slice >= 0) {
       const value = region.levels[region.codes[slice * region.granules + granule]];
@@ -326,6 +341,11 @@
     const total = (name) => region.totals[name]?.[granule] ?? 0;
     lines.push(row(slice >= 0 ? `${noun} in all` : noun, total("accesses") > 0 ? count(total("accesses")) : "never accessed"));
     for (const name of ["loads", "stores", "local", "remote", "cached"]) if (total(name) > 0) lines.push(row(name, count(total(name))));
+    if (data.tellsAges && total("accesses") > 0) {
+      const age = ageAt(granule, slice);
+      const ago = age > 0 ? `${seconds(age)} before` : age === 0 ? (slice < 0 ? "in the last slice" : "in this slice") : "later";
+      lines.push(row("last access", region.unknown ? `of the whole: ${ago}` : ago));
+    }
     const known = total("remote") + total("local") + total("cached");
     if (known > 0) lines.push(row("share remote", percent(total("remote") / known)));
     if (region.path) lines.push(node("small", region.path));
@@ -461,7 +481,8 @@
     $(id).addEventListener("change", (event) => set({ [id]: event.target.value }));
   }
   $("show").options[0].textContent = noun;
-  $("show").closest("label").style.display = data.tellsLevel ? "" : "none";
+  if (!data.tellsAges) $("show").options[2].remove();
+  if (!data.tellsLevel) $("show").options[1].remove();
   $("own").value = state.own;
   $("own").addEventListener("input", (event) => set({ own: Math.max(1, Math.floor(Number(event.target.value)) || 1) }));
   $("zoomout").addEventListener("click", () => zoom(0, region.granules));

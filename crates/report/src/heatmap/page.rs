@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 use tiermem_base::Heat;
-use tiermem_model::heat::hotspot;
+use tiermem_model::heat::{Quartiles, hotspot};
 use tiermem_trace::recording::RegionKind;
 
 use super::autocorrelation::{self, Likeness};
 use super::colour::{Map, Rgb, Theme};
-use super::words::{bytes, count, noun, several, slices, time};
+use super::words::{bytes, capitalised, count, noun, several, slices, time};
 use super::{AccessClass, Field, Look, ScaleChoice, Show, base64, packed, processes, working_set};
 use crate::escape::escape;
 use crate::quantity::Quantity;
@@ -81,11 +81,6 @@ pub fn page(look: &Look, name: &str, regions: &[PageRegion], left_out: usize) ->
     out
 }
 
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
-}
-
 fn fields(regions: &[PageRegion]) -> impl Iterator<Item = &Field> {
     regions.iter().map(|region| &region.field)
 }
@@ -105,15 +100,18 @@ fn answer(look: &Look, regions: &[PageRegion], sum: f64) -> (String, String) {
         None => format!("Nine tenths of the {noun} go to {}", bytes(most as f64)),
         Some(_) => "Which memory is hot is not known".to_owned(),
     };
-    let mean = each.iter().sum::<u64>() as f64 / each.len().max(1) as f64;
     let mut lead = format!(
-        "{} {noun}, {} of them to {}. {} were touched in all, {} in a slice on average.",
+        "{} {noun}, {} of them to {}. {} were touched in all{}.",
         count(sum.round()),
         Quantity::Share.tick(first.field.sum / sum),
         look.region_name(&first.field),
         bytes(touched as f64),
-        bytes(mean)
+        spread(Quartiles::of(each)).map_or(String::new(), |slice| format!(", in a slice {slice}"))
     );
+    let in_memory = chosen(regions).iter().filter_map(|slice| look.recording.rss(*slice));
+    if let Some(rss) = spread(Quartiles::of(in_memory)) {
+        let _ = write!(lead, " In memory were {rss} (RSS).");
+    }
     if let Some(share) = unknown {
         let share = Quantity::Share.tick(share);
         let _ = write!(lead, " {share} of the {noun} went to mappings that were looked at as wholes.");
@@ -133,24 +131,38 @@ fn answer(look: &Look, regions: &[PageRegion], sum: f64) -> (String, String) {
     (headline, lead)
 }
 
+/// The median of some bytes, with the least and the most.
+fn spread(quartiles: Option<Quartiles>) -> Option<String> {
+    let [min, _, median, _, max] = quartiles?.all().map(|it| bytes(it as f64));
+    Some(if min == max { median } else { format!("{median} (median; {min} to {max})") })
+}
+
+/// The slices that are looked at.
+fn chosen(regions: &[PageRegion]) -> &[usize] {
+    regions.first().map_or(&[], |region| &region.field.slices)
+}
+
 fn table(out: &mut String, look: &Look, regions: &[PageRegion], sum: f64, left_out: usize) {
     let noun = noun(look.recording, look.selection.source);
     let _ = write!(
         out,
         "<section><h2>Regions</h2><div class=\"card scroll\"><table id=\"regions\"><thead><tr><th>region</th><th>kind</th>\
-         <th>size</th><th>touched</th><th>{noun}</th><th>share</th></tr></thead><tbody>"
+         <th>size</th><th>touched</th><th>in a slice</th><th>{noun}</th><th>share</th></tr></thead><tbody>"
     );
     for (number, PageRegion { field }) in regions.iter().enumerate() {
         let Some(region) = look.recording.head.regions.get(field.window.region) else { continue };
         let share = if sum > 0.0 { field.sum / sum } else { 0.0 };
+        let in_slices = Quartiles::of(field.touched.per_slice.iter().copied());
         let _ = write!(
             out,
-            "<tr><th><button type=\"button\" data-region=\"{number}\">{}</button></th><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+            "<tr><th><button type=\"button\" data-region=\"{number}\">{}</button></th><td>{}</td><td>{}</td><td>{}</td><td title=\"{}\">{}</td><td>{}</td>\
              <td><i class=\"share\" style=\"--share:{:.1}%\"></i>{}</td></tr>",
             escape(&look.region_name(field)),
             kind_name(region.kind),
             bytes(field.window.bytes as f64),
             bytes(field.touched.bytes() as f64),
+            spread(in_slices).map_or(String::new(), |slice| escape(&slice)),
+            in_slices.map_or(String::new(), |it| bytes(it.p50 as f64)),
             count(field.sum.round()),
             share * 100.0,
             Quantity::Share.text(share)
@@ -167,8 +179,7 @@ fn table(out: &mut String, look: &Look, regions: &[PageRegion], sum: f64, left_o
 fn data(look: &Look, regions: &[PageRegion]) -> Value {
     let table = |map: Map| base64::encode(map.table().as_flattened());
     let rgb = |colour: Rgb| colour.to_vec();
-    let chosen = regions.first().map_or(&[][..], |region| &region.field.slices);
-    let times: Vec<Value> = chosen
+    let times: Vec<Value> = chosen(regions)
         .iter()
         .map(|slice| {
             let times = look.recording.head.slices.get(*slice).copied().unwrap_or_default();
@@ -189,14 +200,16 @@ fn data(look: &Look, regions: &[PageRegion]) -> Value {
     let (each, curve) = working_set::together(fields(regions));
     json!({
         "noun": noun(look.recording, look.selection.source),
+        "nounOfOne": look.noun_of_one(),
         "what": look.what(),
         "scale": match look.scale { ScaleChoice::Auto => "auto", ScaleChoice::Linear => "linear", ScaleChoice::Log => "log" },
-        "show": match look.show { Show::Accesses => "accesses", Show::ShareRemote => "remote" },
+        "show": match look.show { Show::Accesses => "accesses", Show::ShareRemote => "remote", Show::Idle => "idle" },
         "columns": match look.columns { super::Columns::Square => 0, super::Columns::Given(columns) => columns },
         "maps": { "accesses": table(Map::Viridis), "remote": table(Map::Cividis) },
         "never": { "light": rgb(Theme::LIGHT.never), "dark": rgb(Theme::DARK.never) },
         "beyond": { "light": rgb(Theme::LIGHT.grid), "dark": rgb(Theme::DARK.page) },
         "tellsLevel": tells_level,
+        "tellsAges": look.tells_ages(),
         "slices": times,
         "workingSet": {
             "each": each,
@@ -245,6 +258,8 @@ fn region_data(look: &Look, field: &Field, tells_level: bool) -> Value {
         "fileOffset": region.filter(|region| region.path.is_some()).map(|region| region.file_offset),
         "permissions": region.map(|region| region.permissions.as_str()),
         "bytes": field.window.bytes,
+        // A number of this size would be rounded.
+        "start": look.absolute.then(|| format!("{:#x}", look.start(field))),
         "unknown": look.is_unknown(field),
         "granuleBytes": granule_bytes,
         "firstGranule": field.first_granule,

@@ -1,6 +1,6 @@
 //! Scatter plot: accesses over granules (Fisher 2025, figure 4.5).
 
-use super::layout::{MARGIN, Plot, begin, count_axis};
+use super::layout::{MARGIN, Plot, age_axis, begin, count_axis};
 use super::scene::{Item, Scene};
 use super::{Field, Look, Show};
 use crate::chart::{Axis, Spread};
@@ -18,6 +18,7 @@ pub fn scatter(look: &Look, field: &Field) -> Scene {
     let mut y = match look.show {
         Show::Accesses => count_axis(look.scale, &measure, values.iter()),
         Show::ShareRemote => Axis::up_to(&measure, Quantity::Share, 1.0),
+        Show::Idle => age_axis(look, &measure, values.iter()),
     };
     if y.spread == Spread::Log {
         y.title += ", log scale";

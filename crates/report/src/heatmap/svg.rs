@@ -23,11 +23,20 @@ fn length(value: f64) -> String {
 
 /// The picture as a document of its own.
 pub fn svg(scene: &Scene) -> String {
+    element(scene, " xmlns=\"http://www.w3.org/2000/svg\"")
+}
+
+/// The picture as a part of a page.
+pub(super) fn inline(scene: &Scene) -> String {
+    element(scene, "")
+}
+
+fn element(scene: &Scene, namespace: &str) -> String {
     let mut out = String::new();
     let (width, height) = (length(scene.width), length(scene.height));
     let _ = writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+        "<svg{namespace} width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          role=\"img\" font-family=\"Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif\"><title>{}</title>\
          <rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>",
         escape(&scene.title),

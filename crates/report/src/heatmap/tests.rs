@@ -69,6 +69,7 @@ pub fn look(recording: &Recording) -> Look<'_> {
         scale: ScaleChoice::Auto,
         columns: Columns::Square,
         theme: Theme::LIGHT,
+        absolute: false,
     }
 }
 

@@ -27,6 +27,12 @@ pub fn count(count: f64) -> String {
     }
 }
 
+/// A text as a sentence begins.
+pub fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// A count with its noun.
 pub fn several(count: usize, one: &str, many: &str) -> String {
     match count {
@@ -41,11 +47,23 @@ impl Look<'_> {
         noun(self.recording, self.selection.source)
     }
 
+    /// One of what the source counts.
+    pub(super) fn noun_of_one(&self) -> &'static str {
+        match self.noun() {
+            "samples" => "sample",
+            "page touches" => "page touch",
+            "page writes" => "page write",
+            "page faults" => "page fault",
+            _ => "access",
+        }
+    }
+
     /// The figure of a granule, for a colour bar or an axis.
     pub(super) fn measure(&self) -> String {
         match self.show {
             Show::Accesses => format!("{} per granule", self.noun()),
             Show::ShareRemote => format!("remote share of {} per granule", self.noun()),
+            Show::Idle => format!("time since the last {}", self.noun_of_one()),
         }
     }
 
@@ -94,11 +112,20 @@ impl Look<'_> {
         }
     }
 
+    /// The address of a field's region in the recorded run.
+    pub(super) fn start(&self, field: &Field) -> u64 {
+        self.recording.head.regions.get(field.window.region).map_or(0, |region| region.start)
+    }
+
     /// Granules, slices, and what is counted, in a sentence.
     pub(super) fn remark(&self, field: &Field) -> String {
         let granules = field.granules();
         let window = &field.window;
-        let unknown = if self.is_unknown(field) { "; which parts are hot is not known" } else { "" };
+        let unknown = match self.show {
+            _ if !self.is_unknown(field) => "",
+            Show::Idle => "; it was looked at as a whole, and parts may have been idle for longer",
+            _ => "; which parts are hot is not known",
+        };
         format!(
             "{} in {} of {}; {}; {}{unknown}",
             bytes(window.bytes as f64),
@@ -107,6 +134,12 @@ impl Look<'_> {
             slices(self.recording, &field.slices),
             self.what()
         )
+    }
+
+    /// Whether the source tells when memory was last accessed. A page fault tells of the first access to a page alone.
+    pub fn tells_ages(&self) -> bool {
+        let source = self.recording.head.sources.get(usize::from(self.selection.source.unwrap_or(0)));
+        source.is_none_or(|source| source.unit != Unit::Faults)
     }
 
     /// Whether it is not known which granules of a field are hot.

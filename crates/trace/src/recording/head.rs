@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Rss;
+
 /// Metadata of a recording, stored as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Head {
@@ -69,6 +71,9 @@ pub struct Process {
     pub ended_ns: Option<u64>,
     /// Whether its memory was looked at. What lives shorter than a tenth of a second is not.
     pub is_observed: bool,
+    /// How much of it was in memory.
+    #[serde(default, skip_serializing_if = "Rss::is_empty")]
+    pub rss: Rss,
 }
 
 /// A stretch of time, in nanoseconds from the recording's start.

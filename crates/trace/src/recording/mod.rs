@@ -14,6 +14,7 @@ mod names;
 mod of_process;
 mod of_slices;
 mod region_range;
+mod rss;
 mod select;
 mod touched;
 mod unknown_heat;
@@ -25,8 +26,10 @@ pub use initialisation::Initialisation;
 pub use journal::{Facts, Journal, JournalSample, NumberedProcess, NumberedRegion};
 pub use names::{Candidate, NAME_WORDS, choose};
 pub use region_range::{RegionRange, finest_granule};
+pub use rss::Rss;
 pub use select::{LevelChoice, RegionHeat, Selection, parse_level};
 pub use touched::{Touched, touched};
+pub use unknown_heat::UNKNOWN_MIN;
 
 use tiermem_base::Op;
 

@@ -24,6 +24,9 @@ impl Recording {
             *region =
                 Region { first_slice, last_slice: last_slice.max(first_slice), ..std::mem::take(region) };
         }
+        for process in &mut head.processes {
+            process.rss = process.rss.of_slices(slices);
+        }
         Recording { head, samples }
     }
 }

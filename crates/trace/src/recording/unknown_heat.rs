@@ -6,7 +6,7 @@ use super::{Recording, Sample, Selection};
 /// have found them to be alike.)
 const LOOKS_AT_WHOLES: &str = "refs";
 /// Of a recording in which so much of all accesses is not known to any granule, the heat is not known.
-const UNKNOWN_MIN: f64 = 0.1;
+pub const UNKNOWN_MIN: f64 = 0.1;
 
 impl Recording {
     /// Whether a sample says nothing about granules of this size, or of the recording's if those are coarser.

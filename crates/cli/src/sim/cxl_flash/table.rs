@@ -53,7 +53,7 @@ impl Row<'_> {
     fn number(self, name: &str) -> f64 {
         match cell(self.0, name) {
             Cell::Text(_) => f64::NAN,
-            Cell::Count(count) => count as f64,
+            Cell::Count(count) | Cell::Bytes(count) => count as f64,
             Cell::Number(number, _) | Cell::Power(number) => number,
         }
     }

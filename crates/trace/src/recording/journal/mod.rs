@@ -111,6 +111,9 @@ pub struct JournalSample {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SliceFacts {
     slice: Slice,
+    /// Processes by their numbers, and how much of each was in memory at its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    rss: Vec<(u32, u64)>,
     #[serde(flatten)]
     facts: Facts,
 }

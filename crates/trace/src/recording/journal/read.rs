@@ -11,7 +11,7 @@ use super::{
     NumberedRegion, SAMPLE_BYTES, SLICE, SliceFacts,
 };
 use crate::TraceError;
-use crate::recording::{Head, Mode, Process, Recording, Region, Sample, Slice};
+use crate::recording::{Head, Mode, Process, Recording, Region, Rss, Sample, Slice};
 
 /// The largest range of one sample of a recording: its bytes are a number of 32 bits.
 const SAMPLE_RANGE_MAX: u64 = 1 << 30;
@@ -45,6 +45,8 @@ pub(super) struct Frames {
     slices: Vec<Slice>,
     regions: BTreeMap<u32, NumberedRegion>,
     processes: BTreeMap<u32, Process>,
+    /// By the number of the process.
+    rss: BTreeMap<u32, Rss>,
     /// The slice of each, and the sample.
     samples: Vec<(u32, JournalSample)>,
     is_complete: bool,
@@ -120,7 +122,7 @@ impl Frames {
     }
 
     fn slice(&mut self, facts: SliceFacts, samples: &[u8]) -> Option<()> {
-        let SliceFacts { slice, facts: Facts { regions, processes } } = facts;
+        let SliceFacts { slice, rss, facts: Facts { regions, processes } } = facts;
         let is_next = self.slices.last().is_none_or(|last| last.start_ns < slice.start_ns);
         let (samples, rest) = samples.as_chunks::<SAMPLE_BYTES>();
         (is_next && rest.is_empty() && are_sane(&regions)).then_some(())?;
@@ -137,6 +139,9 @@ impl Frames {
         all_known.then_some(())?;
         let number = u32::try_from(self.slices.len()).ok()?;
         self.slices.push(slice);
+        for (process, bytes) in rss {
+            self.rss.entry(process).or_default().put(number, bytes);
+        }
         self.know(Facts { regions, processes });
         self.samples.extend(samples.into_iter().map(|sample| (number, sample)));
         Some(())
@@ -156,7 +161,7 @@ impl Frames {
 
     /// The recording of what came.
     pub(super) fn finish(self) -> Result<Recording, String> {
-        let Frames { head, slices, regions, processes, samples, is_complete, is_damaged } = self;
+        let Frames { head, slices, regions, mut processes, mut rss, samples, is_complete, is_damaged } = self;
         let mut head = head.ok_or("this journal ends before its first slice")?;
         let last_slice = (slices.len() as u32).saturating_sub(1);
         let mut order: Vec<&NumberedRegion> = regions.values().filter(|it| it.within.is_none()).collect();
@@ -169,6 +174,9 @@ impl Frames {
             }
             places.get(&number).copied()
         };
+        for (number, process) in &mut processes {
+            process.rss = rss.remove(number).unwrap_or_default();
+        }
         head.processes = named(processes);
         let now = |it: &&NumberedRegion| {
             let last_slice = if it.is_mapped { last_slice } else { it.region.last_slice.min(last_slice) };

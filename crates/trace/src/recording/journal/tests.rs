@@ -213,3 +213,31 @@ fn regions_of_descendants_bear_the_names_that_their_processes_have_in_the_end() 
     write(&path, &recording).unwrap();
     assert_eq!((keys(&path).as_slice(), read(&path).unwrap()), (&wanted[..], recording));
 }
+
+#[test]
+fn each_slice_says_how_much_of_each_process_is_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rss.rec");
+    // Of 102 nobody knows.
+    let rss_of = |pid: u32| (pid != 102).then_some(u64::from(pid) << 12);
+    let mut journal = Journal::create(&path).unwrap().with_rss(rss_of);
+    let process = |number: u32, is_observed, ended_ns| NumberedProcess {
+        number,
+        process: Process { pid: 100 + number, is_observed, ended_ns, ..Process::default() },
+    };
+    let facts = |processes| Facts { regions: vec![region(0, 0x1000, 0x1000, "heap")], processes };
+    journal.slice(&head(&[]), slice(0), facts(vec![process(0, true, None)]), &[sample(0, 0x1000)]).unwrap();
+    let born = vec![process(1, true, None), process(2, true, None), process(3, false, None)];
+    journal.slice(&head(&[]), slice(1), facts(born), &[]).unwrap();
+    journal.slice(&head(&[]), slice(2), facts(vec![process(1, true, Some(25))]), &[]).unwrap();
+    let killed = read(&path).unwrap();
+    let recording = journal.end(head(&[]), Facts::default()).unwrap();
+    for recording in [killed, recording] {
+        let of = |process: usize| [0, 1, 2].map(|slice| recording.head.processes[process].rss.at(slice));
+        let bytes = [0, 1].map(|number: u64| (100 + number) << 12);
+        assert_eq!(of(0), [Some(bytes[0]); 3]);
+        assert_eq!(of(1), [None, Some(bytes[1]), None]);
+        assert_eq!((of(2), of(3)), ([None; 3], [None; 3]));
+        assert_eq!(recording.rss(1), Some(bytes[0] + bytes[1]));
+    }
+}

@@ -32,6 +32,7 @@ pub struct Journal {
     head: Head,
     regions: BTreeMap<u32, NumberedRegion>,
     processes: BTreeMap<u32, Process>,
+    rss_of: fn(u32) -> Option<u64>,
 }
 
 impl Journal {
@@ -66,9 +67,16 @@ impl Journal {
                 head,
                 regions,
                 processes,
+                rss_of: |_| None,
             })
         };
         begin().map_err(write_error(path))
+    }
+
+    /// Has each slice say how much of each process is in memory, which `rss_of` knows by the process's number in the system.
+    #[must_use]
+    pub fn with_rss(self, rss_of: fn(u32) -> Option<u64>) -> Self {
+        Journal { rss_of, ..self }
     }
 
     /// Slices so far.
@@ -98,12 +106,13 @@ impl Journal {
         samples: &[JournalSample],
     ) -> Result<(), TraceError> {
         let changed = self.changed(facts);
+        let rss = self.rss(&changed);
         let mut append = || {
             if self.head != *head {
                 self.append(&json_body(HEAD, head)?)?;
                 self.head = head.clone();
             }
-            let facts = serde_json::to_vec(&SliceFacts { slice, facts: changed.clone() })?;
+            let facts = serde_json::to_vec(&SliceFacts { slice, rss: rss.clone(), facts: changed.clone() })?;
             let mut body = Vec::with_capacity(5 + facts.len() + samples.len() * SAMPLE_BYTES);
             body.push(SLICE);
             let length = u32::try_from(facts.len()).map_err(|_| too_long())?;
@@ -143,6 +152,17 @@ impl Journal {
             .map_err(|reason| TraceError::Form { path: self.path.clone(), reason })?;
         recording.head.version = head.version;
         Ok(recording)
+    }
+
+    /// How much of each process that is looked at is in memory now.
+    fn rss(&self, changed: &Facts) -> Vec<(u32, u64)> {
+        let mut pids: BTreeMap<u32, Option<u32>> = BTreeMap::new();
+        let new = changed.processes.iter().map(|it| (&it.number, &it.process));
+        for (number, process) in self.processes.iter().chain(new) {
+            let is_there = process.is_observed && process.ended_ns.is_none();
+            pids.insert(*number, is_there.then_some(process.pid));
+        }
+        pids.into_iter().filter_map(|(number, pid)| Some((number, (self.rss_of)(pid?)?))).collect()
     }
 
     /// What is not as it was written last.

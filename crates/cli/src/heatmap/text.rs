@@ -1,0 +1,61 @@
+//! Map as text, as wide as the terminal.
+
+use std::io;
+
+use rustix::termios::tcgetwinsize;
+use tiermem_report::heatmap::{self, AccessClass};
+use tiermem_trace::recording::RegionRange;
+
+use super::asked::Asked;
+use crate::failure::Failure;
+
+/// Columns where standard output is no terminal.
+const COLUMNS: usize = 80;
+/// Regions of a map at most.
+const REGIONS_MAX: usize = 24;
+/// Values (granules times slices) of a region at most; beyond that its granules are coarser.
+const VALUES_MAX: u64 = 4 << 20;
+
+/// The map of the region that is asked for, or one with a row for each region.
+pub fn map(asked: &Asked) -> Result<String, Failure> {
+    let named = asked.named()?;
+    let is_one = named.as_ref().is_some_and(|windows| windows.len() == 1);
+    let mut windows = match named {
+        Some(windows) => windows,
+        None => {
+            let whole = |region| RegionRange::whole(asked.recording, region, asked.granule_bytes());
+            asked.sums().into_iter().map(|(region, _)| whole(region)).collect()
+        }
+    };
+    // A rate is that of a granule, so that all have granules of one size.
+    let slices = asked.slices.len() as u64;
+    let granule = |window: &RegionRange| {
+        let mut window = *window;
+        while window.granules().1.saturating_mul(slices) > VALUES_MAX && window.granules().1 > 1 {
+            window.granule_bytes = window.granule_bytes.saturating_mul(2);
+        }
+        window.granule_bytes
+    };
+    let coarsest = windows.iter().map(granule).max().unwrap_or(1);
+    windows.iter_mut().for_each(|window| window.granule_bytes = coarsest);
+    let mut fields = asked.gather(&windows, &[AccessClass::Accesses])?;
+    fields.retain(|field| field.sum > 0.0);
+    fields.sort_by(|a, b| b.sum.total_cmp(&a.sum));
+    let Some(first) = fields.first() else { return Err(asked.nothing()) };
+    let look = asked.look();
+    if is_one {
+        return Ok(heatmap::text_map(&look, first, columns()));
+    }
+    let left_out = fields.len().saturating_sub(REGIONS_MAX);
+    fields.truncate(REGIONS_MAX);
+    if left_out > 0 {
+        eprintln!("tiermem: {left_out} colder regions are left out; --region NAME takes any");
+    }
+    Ok(heatmap::text_map_of_regions(&look, &fields, columns()))
+}
+
+fn columns() -> usize {
+    let columns = tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    // Some terminals do not know how wide they are.
+    if columns == 0 { COLUMNS } else { columns }
+}
