@@ -9,6 +9,7 @@ mod idle;
 mod options;
 mod read;
 mod tables;
+mod tensors;
 mod text;
 mod working_set;
 
@@ -66,11 +67,14 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// A recording, or one process of it.
+/// A recording, or one process of it, by regions or by tensors.
 fn of_process(options: &Options, path: &str) -> Result<Recording, Failure> {
     let mut recording = read::read(options, path)?;
     if let Some(name) = &options.process {
         recording = process_choice::named(&recording, name)?;
+    }
+    if options.tensors {
+        recording = tensors::divided(&recording)?;
     }
     if let Some(note) = recording.incompleteness() {
         // Of two recordings it is told which one is meant.

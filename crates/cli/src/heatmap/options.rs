@@ -25,6 +25,7 @@ Examples:
   tiermem heatmap llama.parquet --region llama.gguf:2GiB+512MiB --access remote --slices 10-19 -o slices.svg
   tiermem heatmap llama.parquet --view autocorrelation -o period.svg
   tiermem heatmap after.rec --against before.rec          # what has changed, region by region
+  tiermem heatmap llama.parquet --tensors                 # tensors of the model, hottest first
   tiermem heatmap make.rec --processes                    # of a program that started others
   tiermem heatmap make.rec --process 'cc1 #2' -o cc1.html
   tiermem heatmap llama.parquet --op store --region heap -o heap.csv
@@ -110,6 +111,9 @@ pub struct Options {
     /// The process, where the recording has several [default: all].
     #[arg(long, value_name = "NAME")]
     pub(super) process: Option<String>,
+    /// Tell the tensors of mapped GGUF and safetensors files, each as a region: `model.gguf: blk.0.attn_q.weight`.
+    #[arg(long)]
+    pub(super) tensors: bool,
     /// Print the table of processes.
     #[arg(long, conflicts_with_all = ["output", "process"])]
     pub(super) processes: bool,
