@@ -8,10 +8,13 @@
 A program is recorded in a guest; plans are made of the recording, with a half and with a quarter of what was touched fast; then it
 runs again in another guest, with pages that stay where the kernel puts them when they are first touched, on a node that has room for
 so much and no more (`--follow first-touch`), with the plan, and with the plan and what is seen (`--follow live`), which take turns.
-Told are the shares of pages touched that lay in slow memory. An emulated machine's times say nothing. Writes placed.json and
-placed.md, which run.py takes into its page.
+Told are the shares of accesses that went to slow memory, as `tiermem run` estimates them from accessed bits. The programs `quarter`,
+`late`, `moving`, `phases` and `mistaken` (programs/heat.c) tell it themselves, and that is what counts for them: their own counts of
+accesses, divided as `move_pages` says where each page lies, four times a second. An emulated machine's times say nothing. Writes
+placed.json and placed.md, which run.py takes into its page.
 
-Programs: decode (llama.cpp decodes with a small model, whose weights are read into memory of its own: all files of a guest lie on its
+Programs: quarter and late (the second or the last quarter of memory, which is touched first to last, has nine of ten accesses), moving
+and phases (the hot part moves, or changes every two seconds), mistaken (quarter, under the plan of late: a plan that is wrong), decode (llama.cpp decodes with a small model, whose weights are read into memory of its own: all files of a guest lie on its
 first node before it starts, so that nothing of them is touched first) and hotspot (examples/workloads). decode needs a C compiler, and
 llama-cpp-python built without AVX-512, as requirements.txt has it, which the emulator does not know.
 """
@@ -19,12 +22,14 @@ llama-cpp-python built without AVX-512, as requirements.txt has it, which the em
 from __future__ import annotations
 
 import argparse
+import csv
 import importlib.util
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +56,11 @@ class Program:
     about: str
     files: dict[str, Path]
     command: str
+    # What is recorded, if that is another program.
+    recorded: str | None = None
+    # Whether it takes another word, a file in which it says where its accesses went.
+    tells_places: bool = False
+    granule: str = "512KiB"
 
 
 def decode(tools: Tools) -> Program:
@@ -74,7 +84,32 @@ def hotspot(tools: Tools) -> Program:
     return Program("4 MiB of 48 MiB hot at a time", {"/bin/hotspot": Path(tools.workload("hotspot"))}, f"{HOTSPOT} --passes {passes}")
 
 
-PROGRAMS = {"decode": decode, "hotspot": hotspot}
+def heat(shape: str, recorded: str | None = None) -> Callable[[Tools], Program]:
+    """programs/heat.c with such a shape, and what is recorded if that is another one."""
+
+    def program(tools: Tools) -> Program:
+        built = tools.folder / "heat"
+        subprocess.run(["cc", "-O2", str(HERE / "programs/heat.c"), "-o", str(built)], check=True)
+        mib, seconds = (64, 6) if tools.short else (256, 24)
+
+        def command(shape: str) -> str:
+            return f"heat {mib} {seconds} small {shape} /dev/null"
+
+        about = f"{shape}, {mib} MiB for {seconds} s" + (f", under the plan of {recorded}" if recorded else "")
+        return Program(about, {"/bin/heat": built}, command(shape), command(recorded or shape), True, "1MiB")
+
+    return program
+
+
+PROGRAMS = {
+    "quarter": heat("quarter"),
+    "late": heat("late"),
+    "moving": heat("moving"),
+    "phases": heat("phases"),
+    "mistaken": heat("quarter", "late"),
+    "decode": decode,
+    "hotspot": hotspot,
+}
 
 
 def in_guest(script: str, files: dict[str, Path], out: Path) -> None:
@@ -91,24 +126,39 @@ def measured(tools: Tools, name: str, rounds: int) -> dict[str, Any]:
     """All of a program."""
     program = PROGRAMS[name](tools)
     files = program.files | {"/bin/tiermem": tools.tiermem}
-    record = f"tiermem record --slice 100ms --granule 512KiB -o /out/{name}.rec -- {program.command} >/dev/null\n"
+    command = program.recorded or program.command
+    record = f"tiermem record --slice 100ms --granule {program.granule} -o /out/{name}.rec -- {command} >/dev/null\n"
     in_guest(SMALL_PAGES + SHORT_LISTS + record, files, tools.folder)
     replayed = [planned(tools, name, share) for share in FAST_SHARES]
 
     run = "tiermem run --slice 100ms --format json"
     turns = [(turn, at, follow) for turn in range(rounds) for at in range(len(replayed)) for follow in FOLLOWED]
-    each = (
-        f"{run} --plan /{at}.json --follow {follow} --report /out/{turn}.{at}.{follow} -- {program.command} >/dev/null || exit 1\n"
-        for turn, at, follow in turns
-    )
+
+    def script(turn: int, at: int, follow: str) -> str:
+        out = f"/out/{turn}.{at}.{follow}"
+        places = f"{out}.places" if program.tells_places else ""
+        return f"{run} --plan /{at}.json --follow {follow} --report {out} -- {program.command} {places} >/dev/null || exit 1\n"
+
+    each = (script(*turn) for turn in turns)
     files |= {f"/{at}.json": tools.folder / f"{name}.{row['fast_bytes']}.plan.json" for at, row in enumerate(replayed)}
     runs: list[dict[str, list[dict[str, Any]]]] = [{follow: [] for follow in FOLLOWED} for _ in replayed]
     with tempfile.TemporaryDirectory() as folder:
         in_guest(SMALL_PAGES + SHORT_LISTS + "".join(each), files, Path(folder))
         for turn, at, follow in turns:
-            runs[at][follow].append(json.loads((Path(folder) / f"{turn}.{at}.{follow}").read_text())[0])
+            report = Path(folder) / f"{turn}.{at}.{follow}"
+            row = json.loads(report.read_text())[0]
+            if program.tells_places:
+                row["true_slow_share"] = true_slow_share(report.with_name(f"{report.name}.places"))
+            runs[at][follow].append(row)
     plans = [{"replayed": row, "runs": of} for row, of in zip(replayed, runs, strict=True)]
     return {"program": name, "about": program.about, "plans": plans}
+
+
+def true_slow_share(places: Path) -> float:
+    """As a program tells it of itself."""
+    with places.open() as lines:
+        rows = list(csv.DictReader(lines))
+    return sum(float(row["slow"]) for row in rows) / sum(float(row["accesses"]) for row in rows)
 
 
 def planned(tools: Tools, name: str, share: float) -> dict[str, Any]:
@@ -118,24 +168,32 @@ def planned(tools: Tools, name: str, share: float) -> dict[str, Any]:
     return row
 
 
+def ranged(shares: list[float]) -> str:
+    """The median and the range."""
+    return f"**{statistics.median(shares):.1%}** ({shares[0]:.1%} to {shares[-1]:.1%})" if shares else "not measured"
+
+
 def table(found: list[dict[str, Any]]) -> str:
     """The page."""
     lines = [
-        "| program | fast memory | pages follow | touched in slow memory | replayed | moved | runs |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| program | fast memory | pages follow | accesses to slow memory | told by the program itself | by first touch | replayed | "
+        "moved | slices rested | runs |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for program in found:
         for plan in program["plans"]:
             replayed = plan["replayed"]
             for follow, runs in plan["runs"].items():
                 shares = sorted(run["slow_share"] for run in runs if run["slow_share"] is not None)
-                share = f"**{statistics.median(shares):.1%}** ({shares[0]:.1%} to {shares[-1]:.1%})" if shares else "not measured"
+                true = sorted(run["true_slow_share"] for run in runs if "true_slow_share" in run)
+                still = sorted(run["first_touch_slow_share"] for run in runs if run["first_touch_slow_share"] is not None)
+                rested = statistics.median(run["resting_slices"] / run["slices"] for run in runs)
                 moved = statistics.median(run["moved_bytes"] for run in runs)
                 # Of a live program the plan is followed too, where it is right.
                 alone = replayed["plan+live" if follow == "live" else follow]
                 fast = f"{replayed['fast_bytes'] / 2**20:.0f} of {replayed['touched_bytes'] / 2**20:.0f} MiB"
-                cells = [program["program"], fast, FOLLOWED[follow], share, f"{alone:.1%}"]
-                lines.append(f"| {' | '.join([*cells, f'{moved / 2**20:.0f} MiB', str(len(shares))])} |")
+                cells = [program["program"], fast, FOLLOWED[follow], *map(ranged, (shares, true, still)), f"{alone:.1%}"]
+                lines.append(f"| {' | '.join([*cells, f'{moved / 2**20:.0f} MiB', f'{rested:.0%}', str(len(runs))])} |")
     about = "; ".join(f"{program['program']}: {program['about']}" for program in found)
     return "\n".join(["Touched and fast, by program; " + about + ".", "", *lines]) + "\n"
 

@@ -344,8 +344,8 @@ fn live(world: &World) -> Done {
         moves: kernel.moves.clone(),
         lies: granules.clone().map(|granule| kernel.tier(granule)).collect(),
         taken: granules.map(|granule| executor.placer().tier(granule)).collect(),
-        fast: report.fast_touches,
-        slow: report.slow_touches,
+        fast: report.fast_accesses,
+        slow: report.slow_accesses,
     }
 }
 

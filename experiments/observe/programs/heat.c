@@ -1,21 +1,27 @@
 /* Reads or writes random words of memory of which some granules are hotter than others, and writes how often it accessed each.
  *
- *     heat MIB SECONDS small|huge|mixed quarter|two|skewed|moving|phases|write FILE
+ *     heat MIB SECONDS small|huge|mixed quarter|late|two|skewed|moving|phases|write FILE [PLACES]
  *
- * quarter: the second quarter has nine of ten accesses, and its part of the rest. write: the same, all of them writes. two: the
- * second quarter has eight times as many as the fourth, the others none. skewed: the n-th hottest granule has 1/n of the hottest.
- * moving: a window of an eighth passes through in eight seconds, again and again. phases: the hot quarter is the third, first,
- * fourth, second, two seconds each. Granules are of 4 MiB; of mixed pages every other 32 MiB are huge ones. The memory is touched once
- * first. FILE gets granule,accesses. */
+ * quarter: the second quarter has nine of ten accesses, and its part of the rest. late: the last quarter has, which is touched last.
+ * write: as quarter, all of them writes. two: the second quarter has eight times as many as the fourth, the others none. skewed: the
+ * n-th hottest granule has 1/n of the hottest. moving: a window of an eighth passes through in eight seconds, again and again. phases:
+ * the hot quarter is the third, first, fourth, second, two seconds each. Granules are of 4 MiB; of mixed pages every other 32 MiB are
+ * huge ones. The memory is touched once first. FILE gets granule,accesses. PLACES gets second,accesses,slow, four times a second: the
+ * accesses since the last time, and those of them to other nodes of memory than node 0. Of each granule they are divided as its pages
+ * lie, on the average of both times. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define GRANULE (4ul << 20)
 #define STRETCH (32ul << 20)
+#define PAGE 4096ul
+#define TELL_EACH_S 0.25
 
 static double now(void) {
     struct timespec time;
@@ -31,8 +37,39 @@ static uint64_t draw(void) {
     return state ^= state << 17;
 }
 
+/* The share of a granule's pages that lie on another node than node 0. */
+static double slow_share(char *granule) {
+    enum { PAGES = GRANULE / PAGE };
+    static void *pages[PAGES];
+    static int nodes[PAGES];
+    for (size_t at = 0; at < PAGES; at++) pages[at] = granule + at * PAGE;
+    if (syscall(SYS_move_pages, 0, (unsigned long)PAGES, pages, NULL, nodes, 0)) exit(1);
+    size_t there = 0, slow = 0;
+    for (size_t at = 0; at < PAGES; at++) there += nodes[at] >= 0, slow += nodes[at] > 0;
+    return there ? (double)slow / there : 0;
+}
+
+/* What was told of a granule last. */
+struct told {
+    uint64_t accesses;
+    double slow_share;
+};
+
+/* Where the accesses went since the last time. */
+static void tell_places(FILE *places, double second, char *memory, size_t granules, const uint64_t *accesses, struct told *told) {
+    double slow = 0;
+    uint64_t all = 0;
+    for (size_t at = 0; at < granules; at++) {
+        uint64_t new = accesses[at] - told[at].accesses;
+        double share = slow_share(memory + at * GRANULE);
+        all += new, slow += new * (share + told[at].slow_share) / 2;
+        told[at] = (struct told){accesses[at], share};
+    }
+    fprintf(places, "%.2f,%lu,%.0f\n", second, all, slow);
+}
+
 int main(int count, char **words) {
-    if (count != 6) return 2;
+    if (count != 6 && count != 7) return 2;
     size_t bytes = strtoul(words[1], 0, 10) << 20, granules = bytes / GRANULE;
     double seconds = atof(words[2]);
     const char *pages = words[3], *shape = words[4];
@@ -48,6 +85,11 @@ int main(int count, char **words) {
     }
     memset(memory, 1, bytes);
     uint64_t *accesses = calloc(granules, sizeof *accesses), sum = 0;
+    struct told *told = calloc(granules, sizeof *told);
+    FILE *places = count > 6 ? fopen(words[6], "w") : NULL;
+    if (count > 6 && !places) return 1;
+    if (places) fprintf(places, "second,accesses,slow\n");
+    for (size_t at = 0; places && at < granules; at++) told[at].slow_share = slow_share(memory + at * GRANULE);
     size_t *order = malloc(granules * sizeof *order);
     double *reach = malloc(granules * sizeof *reach), total = 0;
     for (size_t at = 0; at < granules; at++) {
@@ -64,8 +106,13 @@ int main(int count, char **words) {
     int writes = !strcmp(shape, "write"), two = !strcmp(shape, "two"), skewed = !strcmp(shape, "skewed");
     int moving = !strcmp(shape, "moving"), phases = !strcmp(shape, "phases");
     double begun = now(), passed = 0;
+    double tell_at = TELL_EACH_S;
     while ((passed = now() - begun) < seconds) {
-        size_t hot = quarter, length = quarter;
+        if (places && passed >= tell_at) {
+            tell_places(places, passed, memory, granules, accesses, told);
+            tell_at = now() - begun + TELL_EACH_S;
+        }
+        size_t hot = strcmp(shape, "late") ? quarter : 3 * quarter, length = quarter;
         if (phases) hot = turns[(int)(passed / 2) % 4] * quarter;
         if (moving) hot = (size_t)(passed / 8 * (bytes - bytes / 8)) % (bytes - bytes / 8), length = bytes / 8;
         for (int at = 0; at < 2000; at++) {
@@ -88,9 +135,10 @@ int main(int count, char **words) {
             else sum += *it;
         }
     }
+    if (places) tell_places(places, passed, memory, granules, accesses, told);
     FILE *out = fopen(words[5], "w");
     if (!out) return 1;
     fprintf(out, "granule,accesses\n");
     for (size_t at = 0; at < granules; at++) fprintf(out, "%zu,%lu\n", at, accesses[at]);
-    return fclose(out) != 0 || sum == 42;
+    return fclose(out) != 0 || (places && fclose(places) != 0) || sum == 42;
 }

@@ -12,6 +12,7 @@ use tiermem_model::placement::Plan;
 use tiermem_place::capture::Stop;
 use tiermem_place::capture::live::{self, Ending, SourceKind, Target};
 use tiermem_place::migrate::{self, Placement, Report};
+use tiermem_policy::placement::Shares;
 
 use crate::destination::Destination;
 use crate::failure::Failure;
@@ -22,8 +23,9 @@ use crate::{interrupt, numa_nodes, plan, print_lines, record};
 pub const HELP: &str = "\
 Fields of the report with --plan:
   slices, seconds        slices and time in which the program was observed
-  touches                pages touched, estimated from accessed bits
-  slow_share             share of touches in slow memory; null if --follow first-touch could not be measured
+  accesses               accesses to pages, estimated from accessed bits as `tiermem record` estimates them
+  slow_share             share of accesses to slow memory; null if --follow first-touch could not be measured
+  first_touch_slow_share the same share, had no page been placed or moved: first come, first served, by granule; of the plan's regions
   predicted_before, predicted_after
                          the plan's predicted slow_share: with first touch, and with the plan
   moved_bytes            moved by the plan
@@ -31,14 +33,19 @@ Fields of the report with --plan:
   failed_pages           pages that could not be moved
   moving_s               processor time of moving
   departed_slices        slices that followed observed accesses instead of the plan (--follow live)
+  resting_slices         slices in which nothing was followed, as that would have been worse than first touch
+  rested_plan, rested_observed, rested_first_touch
+                         why it last began to rest: shares of the accesses of the slices before that the plan would have had in slow
+                         memory, that were to slow memory, and that first touch would have had there; null if it never rested
   regions_found, regions of the plan
   ended                  stopped, or how the program ended";
 
 const FIELDS: &[&str] = &[
     "slices",
     "seconds",
-    "touches",
+    "accesses",
     "slow_share",
+    "first_touch_slow_share",
     "predicted_before",
     "predicted_after",
     "moved_bytes",
@@ -46,6 +53,10 @@ const FIELDS: &[&str] = &[
     "failed_pages",
     "moving_s",
     "departed_slices",
+    "resting_slices",
+    "rested_plan",
+    "rested_observed",
+    "rested_first_touch",
     "regions_found",
     "regions",
     "ended",
@@ -171,11 +182,16 @@ fn ended(report: &Report) -> String {
 }
 
 fn rows(report: &Report, plan: &Plan) -> Rows {
+    let rested = |fast_share: &dyn Fn(&Shares) -> f64| {
+        let slow_share = report.rested_for.map_or(f64::NAN, |shares| 1.0 - fast_share(&shares));
+        Cell::Number(slow_share, 4)
+    };
     let row = vec![
         Cell::Count(report.slices),
         Cell::Number(report.wall.as_secs_f64(), 3),
-        Cell::Number(report.fast_touches + report.slow_touches, 0),
+        Cell::Number(report.fast_accesses + report.slow_accesses, 0),
         Cell::Number(report.slow_share().unwrap_or(f64::NAN), 4),
+        Cell::Number(report.undisturbed_slow_share().unwrap_or(f64::NAN), 4),
         Cell::Number(plan.predicted.slow_share_before, 4),
         Cell::Number(plan.predicted.slow_share_after, 4),
         Cell::Count(report.moved_pages * 4096),
@@ -183,6 +199,10 @@ fn rows(report: &Report, plan: &Plan) -> Rows {
         Cell::Count(report.failed_pages.values().sum()),
         Cell::Number(report.moving.as_secs_f64(), 3),
         Cell::Count(report.departed_slices),
+        Cell::Count(report.resting_slices),
+        rested(&|it| it.plan),
+        rested(&|it| it.observed),
+        rested(&|it| it.undisturbed),
         Cell::Count(report.regions_found as u64),
         Cell::Count(plan.regions.len() as u64),
         Cell::Text(ended(report)),
@@ -194,11 +214,15 @@ fn write_table(mut out: &mut impl Write, report: &Report, plan: &Plan) -> io::Re
     let mut line =
         |name: &str, value: String, remark: String| print_lines::line(&mut out, name, value, remark);
     let percent = |share: f64| format!("{:.1}%", share * 100.0);
-    let touches = report.fast_touches + report.slow_touches;
+    let accesses = report.fast_accesses + report.slow_accesses;
     let before = percent(plan.predicted.slow_share_before);
     let after = percent(plan.predicted.slow_share_after);
-    let remark = format!("of {touches:.0} pages touched; predicted {after} by the plan, {before} without");
+    let remark = format!("of {accesses:.0} accesses to pages; predicted {after} by the plan, {before} without");
     line("slow", report.slow_share().map_or_else(|| "not measured".to_owned(), percent), remark)?;
+    if let Some(share) = report.undisturbed_slow_share() {
+        let remark = "of them, had no page been placed or moved (first come, first served)".to_owned();
+        line("first touch", percent(share), remark)?;
+    }
     let moving = Nanos(report.moving.as_nanos() as u64);
     let failed: u64 = report.failed_pages.values().sum();
     let corrected = Bytes(report.corrected_pages * 4096);
@@ -209,6 +233,16 @@ fn write_table(mut out: &mut impl Write, report: &Report, plan: &Plan) -> io::Re
     if report.departed_slices > 0 {
         let remark = format!("of {} slices followed what was seen", report.slices);
         line("departed", report.departed_slices.to_string(), remark)?;
+    }
+    if let Some(shares) = report.rested_for {
+        let [plan, observed, still] =
+            [shares.plan, shares.observed, shares.undisturbed].map(|fast| percent(1.0 - fast));
+        let remark = format!(
+            "of {} slices followed nothing: when it last began to rest, {observed} of the accesses were slow; {plan} would have been by the \
+             plan, {still} by first touch",
+            report.slices
+        );
+        line("rested", report.resting_slices.to_string(), remark)?;
     }
     line("took", Nanos(report.wall.as_nanos() as u64).to_string(), format!("{} slices", report.slices))?;
     line("ended by", ended(report), String::new())?;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use tiermem_model::placement::{Plan, PlannedRegion, begins_behind};
-use tiermem_policy::placement::{self as placing, Act, FirstTouch, Outcome, Placer, Schedule, Seen, Tier};
+use tiermem_policy::placement::{
+    self as placing, Act, Course, FirstTouch, Outcome, Placer, Schedule, Seen, Tier,
+};
 
 use super::mover::{Moved, Mover, Pages};
 use super::region_match::Attached;
@@ -15,9 +17,9 @@ use super::report::{Failure, Report};
 pub enum Placement {
     /// Where the kernel puts them at first touch; nothing moves. The baseline of a plan.
     FirstTouch,
-    /// As the plan says.
+    /// As the plan says, where that is not worse than first touch.
     Planned,
-    /// As the plan says, and as is seen where the program departs from it.
+    /// As the plan says, and as is seen where the program departs from it, where that is not worse than first touch.
     Live,
 }
 
@@ -106,6 +108,8 @@ impl<'a, P: Pages> Executor<'a, P> {
             failed_pages: self.mover.failed.clone(),
             moving: self.mover.took,
             regions_found: self.attached.iter().flatten().count(),
+            shares: self.placer.shares(),
+            rested_for: self.placer.rested_for(),
             ..self.report.clone()
         }
     }
@@ -202,14 +206,15 @@ impl<'a, P: Pages> Executor<'a, P> {
     /// If the program has gone, or its pages cannot be moved.
     pub fn after_slice(&mut self, from_ns: u64, to_ns: u64, touched: &[Touched]) -> Result<(), Failure> {
         let mut accesses: BTreeMap<u32, f32> = BTreeMap::new();
+        let mut tiers: BTreeMap<u32, Tier> = BTreeMap::new();
         for it in touched {
             let (start, end) = (it.address, it.address + it.bytes);
             let [fast, slow] = self.mover.sample(start, end, self.nodes).map_err(Failure::Move)?;
             match fast + slow {
-                0 => self.report.unknown_touches += it.weight,
+                0 => self.report.unknown_accesses += it.weight,
                 known => {
-                    self.report.fast_touches += it.weight * fast as f64 / known as f64;
-                    self.report.slow_touches += it.weight * slow as f64 / known as f64;
+                    self.report.fast_accesses += it.weight * fast as f64 / known as f64;
+                    self.report.slow_accesses += it.weight * slow as f64 / known as f64;
                 }
             }
             let Some(granule) = self.granule_of(it) else { continue };
@@ -217,13 +222,17 @@ impl<'a, P: Pages> Executor<'a, P> {
             // Another program may have moved it.
             let tier = if fast >= slow { Tier::Fast } else { Tier::Slow };
             if fast + slow > 0 {
-                self.placer.placed(granule, tier);
+                tiers.insert(granule, tier);
             }
         }
+        // In the order in which a replay takes them to be touched.
+        tiers.into_iter().for_each(|(granule, tier)| self.placer.placed(granule, tier));
         let accesses: Vec<(u32, f32)> = accesses.into_iter().collect();
         self.placer.slice(&Seen { from_ns, to_ns, accesses: &accesses });
         self.report.slices += 1;
-        self.report.departed_slices += u64::from(self.placer.has_departed());
+        let course = self.placer.course();
+        self.report.departed_slices += u64::from(course == Course::Seen);
+        self.report.resting_slices += u64::from(course == Course::Rest);
         while let Some(act) = self.placer.next_move() {
             let outcome = self.carry_out(act);
             self.placer.moved(act, *outcome.as_ref().unwrap_or(&Outcome::Refused));

@@ -1,7 +1,9 @@
 //! Follower of a plan: what should lie in fast memory at a moment, and the moves that bring it there.
 
 use super::heat::Decaying;
+use super::payoff::{Course, Payoff, Shares};
 use super::position::{Position, Sweep, middle};
+use super::undisturbed::Undisturbed;
 
 /// Fast or slow memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,11 +90,6 @@ enum GranuleState {
 
 /// A phase replaces another if it has this many times its accesses seen.
 const PHASE_MARGIN: f64 = 1.1;
-/// The plan is left if following the accesses seen would have had this share more of them in fast memory than the plan and than
-/// moving nothing. It is taken up again when the difference has fallen to half of that.
-const DEPARTURE: f64 = 0.1;
-/// How much of a share's last value is kept when the next one comes.
-const SHARE_KEEP: f64 = 0.8;
 /// A granule replaces another by its heat alone if it is this many times hotter: moves cost more than a small difference saves.
 const HEAT_MARGIN: f32 = 1.25;
 /// Steps for which a granule that could not be moved is left where it is.
@@ -112,14 +109,10 @@ pub(super) struct Follower {
     positions: Vec<Position>,
     phase: Option<usize>,
     heat: Decaying,
-    /// Of accesses seen, the share to granules that the plan, or following earlier accesses, would have had in fast memory.
-    plan_share: f64,
-    live_share: f64,
-    /// Of accesses seen, the share that would have gone to fast memory if every page had stayed where it was first touched.
-    still_share: f64,
-    /// Granules that were first touched in fast memory.
-    still: Vec<bool>,
-    departed: bool,
+    undisturbed: Undisturbed,
+    payoff: Payoff,
+    /// Granules that were touched for the first time since the last observation.
+    is_new: Vec<bool>,
     /// The wanted granules, in the order of urgency; a stamp for each of them.
     wanted: Vec<u32>,
     /// How far `wanted` was gone through in this step.
@@ -157,11 +150,9 @@ impl Follower {
             positions,
             phase: None,
             heat,
-            plan_share: 0.0,
-            live_share: 0.0,
-            still_share: 0.0,
-            still: vec![false; count as usize],
-            departed: false,
+            undisturbed: Undisturbed::new(count, options.fast_granules),
+            payoff: Payoff::new(options.schedule != Schedule::default(), options.live),
+            is_new: vec![false; count as usize],
             wanted: Vec::with_capacity(count as usize),
             cursor: 0,
             stamps: vec![0; count as usize],
@@ -179,7 +170,8 @@ impl Follower {
     pub fn placed(&mut self, granule: u32, tier: Tier) {
         if let Some(place @ (GranuleState::Gone | GranuleState::At(_))) = self.places.get(granule as usize) {
             if *place == GranuleState::Gone {
-                self.still[granule as usize] = tier == Tier::Fast;
+                self.is_new[granule as usize] = true;
+                self.undisturbed.touched(granule);
             }
             self.set(granule, GranuleState::At(tier));
         }
@@ -187,6 +179,7 @@ impl Follower {
 
     /// A granule is no longer there.
     pub fn gone(&mut self, granule: u32) {
+        self.undisturbed.gone(granule);
         self.set(granule, GranuleState::Gone);
     }
 
@@ -203,7 +196,7 @@ impl Follower {
         let place = match outcome {
             Outcome::Moved => GranuleState::At(to),
             Outcome::Refused => GranuleState::At(from),
-            Outcome::Absent => GranuleState::Gone,
+            Outcome::Absent => return self.gone(act.granule),
         };
         self.set(act.granule, place);
     }
@@ -223,9 +216,9 @@ impl Follower {
         self.fast
     }
 
-    /// Whether the accesses seen are followed, because the program departs from the plan.
-    pub fn has_departed(&self) -> bool {
-        self.departed
+    /// What is followed, and what came of it so far.
+    pub fn payoff(&self) -> &Payoff {
+        &self.payoff
     }
 
     fn set(&mut self, granule: u32, place: GranuleState) {
@@ -246,6 +239,8 @@ impl Follower {
             self.positions.iter_mut().for_each(|position| position.rested(seen.to_ns));
             return;
         }
+        // Before anything is learned from these accesses, which would be a prediction of what is known.
+        self.judge(seen);
         for position in &mut self.positions {
             let sweep = *position.sweep();
             let within = |granule: u32| granule.checked_sub(sweep.first).filter(|at| *at < sweep.granules);
@@ -258,9 +253,6 @@ impl Follower {
             }
         }
         self.choose_phase(seen.accesses);
-        if self.options.live {
-            self.judge(seen, all);
-        }
         self.heat.add(seen.to_ns, seen.accesses);
     }
 
@@ -289,31 +281,71 @@ impl Follower {
         accesses.iter().filter(|(granule, _)| is_in(*granule)).map(|(_, count)| f64::from(*count)).sum()
     }
 
-    /// Judges whether the plan, or heat alone, would have served the last accesses better.
-    fn judge(&mut self, seen: &Seen<'_>, all: f64) {
-        let capacity = self.options.fast_granules as usize;
+    /// Divides accesses by where granules lay, and by where each course would have had them.
+    fn judge(&mut self, seen: &Seen<'_>) {
         self.want_by_plan(seen.from_ns);
-        let plan: f64 = self.seen_of_wanted(capacity, seen.accesses) / all;
-        self.want_by_heat();
-        let live: f64 = self.seen_of_wanted(capacity, seen.accesses) / all;
-        let is_still = |granule: u32| self.still.get(granule as usize) == Some(&true);
-        let of_still = seen.accesses.iter().filter(|(granule, _)| is_still(*granule));
-        let still = of_still.map(|(_, count)| f64::from(*count)).sum::<f64>() / all;
-        let keep = |share: f64, now: f64| SHARE_KEEP * share + (1.0 - SHARE_KEEP) * now;
-        self.plan_share = keep(self.plan_share, plan);
-        self.live_share = keep(self.live_share, live);
-        self.still_share = keep(self.still_share, still);
-        let ahead = self.live_share - self.plan_share.max(self.still_share);
-        self.departed = ahead > if self.departed { DEPARTURE / 2.0 } else { DEPARTURE };
+        self.mark_kept(seen.from_ns);
+        let plan = self.seen_of_marked(seen.accesses);
+        let mut by_heat = [0.0; 2];
+        if self.options.live {
+            self.want_by_heat();
+            self.mark_kept(seen.from_ns);
+            by_heat = self.seen_of_marked(seen.accesses);
+        }
+        let Follower { places, undisturbed, is_new, .. } = self;
+        let is_fast = |granule: u32| {
+            let place = places.get(granule as usize);
+            place.is_some_and(|it| matches!(it, GranuleState::At(Tier::Fast)))
+        };
+        let sums = |counts: &dyn Fn(u32) -> bool| {
+            let mut sums = Shares::default();
+            for (granule, count) in seen.accesses.iter().filter(|(granule, _)| counts(*granule)) {
+                let count = f64::from(*count);
+                sums.accesses += count;
+                sums.observed += if is_fast(*granule) { count } else { 0.0 };
+                sums.undisturbed += if undisturbed.is_fast(*granule) { count } else { 0.0 };
+            }
+            sums
+        };
+        let is_old = |granule: u32| is_new.get(granule as usize) == Some(&false);
+        let all = Shares { plan: plan[0], seen: by_heat[0], ..sums(&|_| true) };
+        let counted = Shares { plan: plan[1], seen: by_heat[1], ..sums(&is_old) };
+        self.payoff.slice(&all, &counted);
+        self.is_new.fill(false);
     }
 
-    fn seen_of_wanted(&mut self, capacity: usize, accesses: &[(u32, f32)]) -> f64 {
-        self.stamp += 1;
-        for granule in self.wanted.iter().take(capacity) {
+    /// Marks what would lie in fast memory if all that is wanted were moved there at once: that, and what need not make room for it.
+    fn mark_kept(&mut self, now_ns: u64) {
+        let capacity = self.options.fast_granules;
+        self.wanted.truncate(capacity as usize);
+        self.mark_wanted();
+        self.find_victims(now_ns);
+        let comes = |granule: &&u32| self.places[**granule as usize] == GranuleState::At(Tier::Slow);
+        let coming = self.wanted.iter().filter(comes).count() as u32;
+        let leaving = (self.fast + coming).saturating_sub(capacity) as usize;
+        // The first to leave is at the end.
+        let staying = self.victims.len().saturating_sub(leaving);
+        for (_, granule) in &self.victims[..staying] {
             self.stamps[*granule as usize] = self.stamp;
         }
+    }
+
+    fn mark_wanted(&mut self) {
+        self.stamp += 1;
+        for granule in &self.wanted {
+            self.stamps[*granule as usize] = self.stamp;
+        }
+    }
+
+    /// Accesses to what is marked: all of them, and those that count.
+    fn seen_of_marked(&self, accesses: &[(u32, f32)]) -> [f64; 2] {
         let is_in = |granule: u32| self.stamps.get(granule as usize) == Some(&self.stamp);
-        accesses.iter().filter(|(granule, _)| is_in(*granule)).map(|(_, count)| f64::from(*count)).sum()
+        let mut sums = [0.0; 2];
+        for (granule, count) in accesses.iter().filter(|(granule, _)| is_in(*granule)) {
+            let is_old = !self.is_new[*granule as usize];
+            sums = [sums[0] + f64::from(*count), sums[1] + if is_old { f64::from(*count) } else { 0.0 }];
+        }
+        sums
     }
 
     /// Puts the granules that the plan wants at a time into `wanted`, each granule once.
@@ -369,20 +401,29 @@ impl Follower {
         wanted.extend_from_slice(hottest);
     }
 
+    /// Puts what the undisturbed placement has in fast memory into `wanted`, the hottest first, if that is better than what is there;
+    /// else nothing.
+    fn want_undisturbed(&mut self) {
+        let Follower { payoff, undisturbed, heat, places, wanted, .. } = self;
+        wanted.clear();
+        if payoff.is_to_be_undone() {
+            let is_worth_it = |granule: &u32| undisturbed.is_fast(*granule) && heat.of(*granule) > 0.0;
+            wanted.extend((0..places.len() as u32).filter(is_worth_it));
+            wanted.sort_unstable_by(|a, b| heat.of(*b).total_cmp(&heat.of(*a)).then(a.cmp(b)));
+        }
+    }
+
     /// Settles which granules are wanted now and which make room for them, for [`Self::next`].
     pub fn step(&mut self, now_ns: u64) {
         self.steps += 1;
-        if self.departed {
-            self.want_by_heat();
-        } else {
-            self.want_by_plan(now_ns);
+        match self.payoff.course() {
+            Course::Plan => self.want_by_plan(now_ns),
+            Course::Seen => self.want_by_heat(),
+            Course::Rest => self.want_undisturbed(),
         }
         self.wanted.truncate(self.options.fast_granules as usize);
         self.cursor = 0;
-        self.stamp += 1;
-        for granule in &self.wanted {
-            self.stamps[*granule as usize] = self.stamp;
-        }
+        self.mark_wanted();
         self.find_victims(now_ns);
     }
 

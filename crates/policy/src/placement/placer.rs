@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::follower::{Act, Follower, Options, Outcome, Seen, Tier};
 use super::home::Homes;
+use super::payoff::{Course, Shares};
 use super::rate_limit::RateLimit;
 
 /// The rule for where a page lies that is touched for the first time.
@@ -66,7 +67,7 @@ impl Placer {
         }
         for granule in granules {
             if self.homes.decided(granule).is_none() {
-                let tier = self.homes.home(granule, self.fast_left());
+                let tier = self.home_now(granule);
                 self.homes.decide(granule, tier);
             }
         }
@@ -81,7 +82,7 @@ impl Placer {
     /// moved there. A granule that the plan does not name stays where it was touched: that no access to it was seen does not make
     /// it cold, since pages that other programs have mapped too are not seen at all.
     pub fn is_named(&self, granule: u32) -> bool {
-        self.homes.is_named(granule)
+        self.course() != Course::Rest && self.homes.is_named(granule)
     }
 
     /// Granules are no longer mapped.
@@ -94,7 +95,16 @@ impl Placer {
 
     /// Where a granule comes to lie that is touched for the first time now.
     pub fn home(&self, granule: u32) -> Tier {
-        self.homes.decided(granule).unwrap_or_else(|| self.homes.home(granule, self.fast_left()))
+        self.homes.decided(granule).unwrap_or_else(|| self.home_now(granule))
+    }
+
+    /// A plan that has failed keeps no room for what it names.
+    fn home_now(&self, granule: u32) -> Tier {
+        let left = self.fast_left();
+        match self.course() {
+            Course::Rest if left > 0 => Tier::Fast,
+            _ => self.homes.home(granule, left),
+        }
     }
 
     /// A granule was found to lie in a tier: it was touched for the first time, or was moved from outside.
@@ -144,8 +154,18 @@ impl Placer {
         self.follower.fast()
     }
 
-    /// Whether the accesses seen are followed, because the program departs from the plan.
-    pub fn has_departed(&self) -> bool {
-        self.follower.has_departed()
+    /// What is followed now.
+    pub fn course(&self) -> Course {
+        self.follower.payoff().course()
+    }
+
+    /// Of all accesses so far, how many were to fast memory, or would have been.
+    pub fn shares(&self) -> Shares {
+        self.follower.payoff().total()
+    }
+
+    /// The shares of accesses for which it last began to rest; `None` if it never did.
+    pub fn rested_for(&self) -> Option<Shares> {
+        self.follower.payoff().rested_for()
     }
 }

@@ -1,0 +1,297 @@
+//! Payoff of a placement: whether it has more accesses in fast memory than doing nothing would have.
+//!
+//! **When a prediction fails.** The accesses of each slice are divided four times ([`Shares`]): by where their granules lay
+//! (*observed*), where the plan, carried out at once, would have had them (*plan*), where the hottest granules of the slices before
+//! would have been (*seen*), and where all would lie if nothing had ever been placed (*undisturbed*: first come, first served). What
+//! plan and heat would have had is settled before the slice's own accesses are looked at. A prediction fails if its share is smaller
+//! than that of the undisturbed placement, by more than [`WORSE`]; and a course fails if, some slices after it was taken, the observed
+//! share is. In between lies what is predicted and not reached, as moves are slow or refused: that is not worse than doing nothing.
+//!
+//! Shares are of sums that decay from slice to slice, so that a slice counts by its accesses: one with few of them says little.
+//! A granule counts from the slice after its first touch on. Before, programs fill memory in whatever order, and the undisturbed
+//! placement looks perfect until fast memory is full.
+//!
+//! **What follows.** A course that fails is left: the placement *rests*. It moves nothing, or, where the undisturbed placement is
+//! better than what the failed course has left behind, moves back what that one has in fast memory. It looks again: a plan that
+//! comes to be right is taken up again, after a pause. While all courses together have had less in fast memory than doing nothing
+//! would have had, the pause doubles each time: so what they lose is bounded, however a program alternates.
+
+/// What is followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Course {
+    /// The plan.
+    #[default]
+    Plan,
+    /// The accesses seen, as the program departs from the plan.
+    Seen,
+    /// Nothing: what would be followed is worse than doing nothing.
+    Rest,
+}
+
+/// Of accesses, how many were to fast memory, or would have been.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shares {
+    /// All of them.
+    pub accesses: f64,
+    /// As granules lay.
+    pub observed: f64,
+    /// By the plan.
+    pub plan: f64,
+    /// By the accesses seen before.
+    pub seen: f64,
+    /// If nothing had been placed or moved.
+    pub undisturbed: f64,
+}
+
+impl Shares {
+    /// With each sum brought down to this part of it, and those of a slice added.
+    fn decayed(&self, keep: f64, slice: &Shares) -> Shares {
+        let sum = |old: f64, new: f64| old * keep + new;
+        Shares {
+            accesses: sum(self.accesses, slice.accesses),
+            observed: sum(self.observed, slice.observed),
+            plan: sum(self.plan, slice.plan),
+            seen: sum(self.seen, slice.seen),
+            undisturbed: sum(self.undisturbed, slice.undisturbed),
+        }
+    }
+
+    /// The sums as shares of all accesses, which become 1.
+    #[must_use]
+    pub fn normal(&self) -> Shares {
+        let of_all = |sum: f64| if self.accesses > 0.0 { sum / self.accesses } else { 0.0 };
+        Shares {
+            accesses: of_all(self.accesses),
+            observed: of_all(self.observed),
+            plan: of_all(self.plan),
+            seen: of_all(self.seen),
+            undisturbed: of_all(self.undisturbed),
+        }
+    }
+}
+
+/// How much of the sums is kept when the next slice comes.
+const KEEP: f64 = 0.8;
+/// Slices with accesses that count before anything is decided.
+const FIRST_SLICES: u32 = 3;
+/// What is worse than the undisturbed placement by so much of all accesses fails. Less is within the error of a few slices' heat.
+const WORSE: f64 = 0.01;
+/// The plan is left if following the accesses seen would have had this share more of them in fast memory than the plan and than
+/// moving nothing. It is taken up again when the difference has fallen to half of that.
+const DEPARTURE: f64 = 0.1;
+/// A plan is taken up again if it would have had this share more in fast memory than moving nothing.
+const RESUMPTION: f64 = 0.05;
+/// Slices that a course is given before what is observed counts: moves take time.
+const GRACE_SLICES: u32 = 16;
+/// Slices that it rests at least, and at most where courses have lost more than they gained, again and again.
+const REST_SLICES: [u32; 2] = [16, 4096];
+
+/// The course of a placement, slice by slice.
+#[derive(Clone, Debug)]
+pub(super) struct Payoff {
+    may_follow: bool,
+    is_live: bool,
+    recent: Shares,
+    total: Shares,
+    course: Course,
+    /// Slices that counted since the course was taken.
+    slices: u32,
+    /// Accesses in fast memory, of those that counted, that the undisturbed placement would not have had there.
+    gain: f64,
+    rest_slices: u32,
+    /// What was measured when it last began to rest.
+    rested_for: Option<Shares>,
+}
+
+impl Payoff {
+    /// Begins with the plan. `has_plan` says whether that moves anything, and `is_live` whether the accesses seen may be followed:
+    /// without either it is the undisturbed placement itself.
+    pub fn new(has_plan: bool, is_live: bool) -> Self {
+        Payoff {
+            may_follow: has_plan || is_live,
+            is_live,
+            recent: Shares::default(),
+            total: Shares::default(),
+            course: Course::Plan,
+            slices: 0,
+            gain: 0.0,
+            rest_slices: REST_SLICES[0] / 2,
+            rested_for: None,
+        }
+    }
+
+    pub fn course(&self) -> Course {
+        self.course
+    }
+
+    /// Sums over all slices, also of accesses that decide nothing.
+    pub fn total(&self) -> Shares {
+        self.total
+    }
+
+    /// The shares, of all accesses that counted of late, with which it last began to rest.
+    pub fn rested_for(&self) -> Option<Shares> {
+        self.rested_for
+    }
+
+    /// Whether it rests, and first come, first served, is better than where granules lie by now.
+    pub fn is_to_be_undone(&self) -> bool {
+        let Shares { observed, undisturbed, .. } = self.recent.normal();
+        self.course == Course::Rest && observed + WORSE < undisturbed
+    }
+
+    /// Takes in the accesses of a slice: `all` of them, and those that count.
+    pub fn slice(&mut self, all: &Shares, counted: &Shares) {
+        self.total = self.total.decayed(1.0, all);
+        if counted.accesses <= 0.0 {
+            return;
+        }
+        self.recent = self.recent.decayed(KEEP, counted);
+        self.gain += counted.observed - counted.undisturbed;
+        self.slices = self.slices.saturating_add(1);
+        if self.may_follow && self.slices >= FIRST_SLICES {
+            self.choose();
+        }
+    }
+
+    fn choose(&mut self) {
+        let now = self.recent.normal();
+        let fails = |share: f64| share + WORSE < now.undisturbed;
+        // What there is without another move: as it lies, and as it would.
+        let still = now.undisturbed.max(now.observed);
+        let has_had_time = self.slices >= GRACE_SLICES;
+        let next = match self.course {
+            Course::Plan if self.is_live && now.seen > now.plan.max(still) + DEPARTURE => Course::Seen,
+            Course::Seen if now.seen > now.plan.max(now.undisturbed) + DEPARTURE / 2.0 => Course::Seen,
+            Course::Plan | Course::Seen if fails(now.plan) => Course::Rest,
+            Course::Plan | Course::Seen => Course::Plan,
+            Course::Rest if self.slices < self.rest_slices => Course::Rest,
+            Course::Rest if self.is_live && now.seen > now.plan.max(still) + DEPARTURE => Course::Seen,
+            Course::Rest if now.plan > still + RESUMPTION => Course::Plan,
+            Course::Rest => Course::Rest,
+        };
+        // It was predicted well, and is not to be had.
+        let is_missed =
+            self.course != Course::Rest && next == self.course && has_had_time && fails(now.observed);
+        let next = if is_missed { Course::Rest } else { next };
+        if next != self.course {
+            (self.course, self.slices) = (next, 0);
+            if next == Course::Rest {
+                self.rested_for = Some(now);
+                let doubled = self.rest_slices.saturating_mul(2).min(REST_SLICES[1]);
+                self.rest_slices = if self.gain < 0.0 { doubled } else { REST_SLICES[0] };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A slice of a hundred accesses with these in fast memory: observed, by the plan, by what was seen, undisturbed.
+    fn shares([observed, plan, seen, undisturbed]: [f64; 4]) -> Shares {
+        Shares { accesses: 100.0, observed, plan, seen, undisturbed }
+    }
+
+    /// The courses after each of these slices.
+    fn courses(payoff: &mut Payoff, slices: usize, each: [f64; 4]) -> Vec<Course> {
+        let slice = |_| {
+            payoff.slice(&shares(each), &shares(each));
+            payoff.course()
+        };
+        (0..slices).map(slice).collect()
+    }
+
+    #[test]
+    fn a_plan_that_is_worse_than_doing_nothing_is_left_after_the_first_slices() {
+        use Course::{Plan, Rest};
+        let mut payoff = Payoff::new(true, false);
+        assert_eq!(courses(&mut payoff, 4, [40.0, 40.0, 90.0, 60.0]), [Plan, Plan, Rest, Rest]);
+        assert_eq!(payoff.rested_for().map(|it| ((it.plan * 100.0).round() as u32, (it.undisturbed * 100.0).round() as u32)), Some((40, 60)));
+        assert!(payoff.is_to_be_undone());
+        // What is moved back is seen, and no more is moved then.
+        courses(&mut payoff, 20, [60.0, 40.0, 90.0, 60.0]);
+        assert_eq!((payoff.course(), payoff.is_to_be_undone()), (Rest, false));
+        // As good as doing nothing is no failure, nor is what lies within the error.
+        for plan in [60.0, 59.1] {
+            assert_eq!(courses(&mut Payoff::new(true, false), 200, [plan, plan, 0.0, 60.0])[199], Plan);
+        }
+        assert_eq!(courses(&mut Payoff::new(true, false), 200, [58.9, 58.9, 0.0, 60.0])[199], Rest);
+    }
+
+    #[test]
+    fn a_plan_that_comes_to_be_right_is_taken_up_again() {
+        let mut payoff = Payoff::new(true, false);
+        courses(&mut payoff, 3, [40.0, 40.0, 0.0, 60.0]);
+        let after = courses(&mut payoff, 40, [60.0, 90.0, 0.0, 60.0]);
+        assert_eq!(after.iter().position(|it| *it == Course::Plan), Some(REST_SLICES[0] as usize - 1));
+        // Not for little: moves cost something too, and so does taking turns.
+        let mut payoff = Payoff::new(true, false);
+        courses(&mut payoff, 3, [40.0, 40.0, 0.0, 60.0]);
+        assert_eq!(courses(&mut payoff, 400, [60.0, 64.0, 0.0, 60.0])[399], Course::Rest);
+    }
+
+    #[test]
+    fn what_is_predicted_and_not_to_be_had_is_tried_less_and_less_often() {
+        let mut payoff = Payoff::new(true, false);
+        let all = courses(&mut payoff, 1000, [50.0, 90.0, 0.0, 60.0]);
+        let begins: Vec<usize> =
+            (1..all.len()).filter(|at| all[*at] == Course::Rest && all[at - 1] == Course::Plan).collect();
+        assert_eq!(begins, [15, 47, 95, 175, 319, 591]);
+        // Half of what is predicted is no failure while it is more than doing nothing.
+        let mut payoff = Payoff::new(true, false);
+        assert!(courses(&mut payoff, 1000, [65.0, 90.0, 0.0, 60.0]).iter().all(|it| *it == Course::Plan));
+    }
+
+    #[test]
+    fn what_was_gained_may_be_lost_again_and_no_more() {
+        // The plan is right just while it is not followed.
+        let mut payoff = Payoff::new(true, false);
+        let (mut observed, mut undisturbed) = (0.0, 0.0);
+        for _ in 0..3000 {
+            let [now, plan] = if payoff.course() == Course::Plan { [40.0, 40.0] } else { [60.0, 90.0] };
+            courses(&mut payoff, 1, [now, plan, 0.0, 60.0]);
+            (observed, undisturbed) = (observed + now, undisturbed + 60.0);
+        }
+        assert!(observed > 0.99 * undisturbed, "{observed} {undisturbed}");
+        // It has gained before: it is taken up again as soon as the first time.
+        let mut payoff = Payoff::new(true, false);
+        courses(&mut payoff, 100, [90.0, 90.0, 0.0, 60.0]);
+        for _ in 0..3 {
+            let left = courses(&mut payoff, 40, [60.0, 10.0, 0.0, 60.0]);
+            assert_eq!(left[39], Course::Rest);
+            assert_eq!(courses(&mut payoff, 8, [60.0, 90.0, 0.0, 60.0])[7], Course::Plan);
+            courses(&mut payoff, 40, [90.0, 90.0, 0.0, 60.0]);
+        }
+    }
+
+    #[test]
+    fn what_is_seen_is_followed_where_it_is_better_by_far_and_only_there() {
+        use Course::{Plan, Rest, Seen};
+        let mut payoff = Payoff::new(true, true);
+        assert_eq!(courses(&mut payoff, 3, [40.0, 40.0, 75.0, 60.0])[2], Seen);
+        assert_eq!(courses(&mut payoff, 99, [75.0, 40.0, 75.0, 60.0])[98], Seen);
+        // The difference has fallen to less than half.
+        assert_eq!(courses(&mut payoff, 99, [64.0, 40.0, 64.0, 60.0])[98], Rest);
+        let mut payoff = Payoff::new(true, true);
+        assert_eq!(courses(&mut payoff, 99, [70.0, 70.0, 79.0, 60.0])[98], Plan);
+        assert_eq!(courses(&mut payoff, 99, [70.0, 70.0, 90.0, 60.0])[98], Seen);
+        assert_eq!(courses(&mut payoff, 99, [90.0, 90.0, 90.0, 60.0])[98], Plan);
+        // Predicted well and not to be had.
+        assert_eq!(courses(&mut Payoff::new(true, true), 19, [50.0, 40.0, 90.0, 60.0])[17..], [Seen, Rest]);
+        assert_eq!(courses(&mut Payoff::new(true, false), 99, [60.0, 60.0, 90.0, 60.0])[98], Plan);
+    }
+
+    #[test]
+    fn slices_count_by_their_accesses() {
+        let mut payoff = Payoff::new(true, false);
+        courses(&mut payoff, 10, [90.0, 90.0, 0.0, 60.0]);
+        let few = Shares { accesses: 1.0, undisturbed: 1.0, ..Shares::default() };
+        (0..3).for_each(|_| payoff.slice(&few, &few));
+        assert_eq!(payoff.course(), Course::Plan);
+        // What does not count decides nothing, and is in the total.
+        (0..99).for_each(|_| payoff.slice(&shares([0.0, 0.0, 0.0, 99.0]), &Shares::default()));
+        assert_eq!((payoff.course(), payoff.total().accesses), (Course::Plan, 10_903.0));
+    }
+}
