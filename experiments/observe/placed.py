@@ -41,7 +41,7 @@ GUEST = HERE.parents[1] / "tests/e2e/guest/machine.py"
 # Node 0 holds the system and all files.
 MEMORY_MIB = "1024,512"
 FOLLOWED = {"first-touch": "where first touched", "plan": "the plan", "live": "the plan, and what is seen"}
-FAST_SHARES = (0.5, 0.25)
+FAST_SHARES = "0.5,0.25"
 HOTSPOT = "hotspot --footprint 50331648 --hot 4194304 --background 5 --per-second 200000 --pass-ms 8000"
 # The kernel divides pages of 2 MiB when it moves a part of one, which a small model would be full of.
 SMALL_PAGES = "echo never >/sys/kernel/mm/transparent_hugepage/enabled\n"
@@ -90,7 +90,7 @@ def heat(shape: str, recorded: str | None = None) -> Callable[[Tools], Program]:
     def program(tools: Tools) -> Program:
         built = tools.folder / "heat"
         subprocess.run(["cc", "-O2", str(HERE / "programs/heat.c"), "-o", str(built)], check=True)
-        mib, seconds = (64, 6) if tools.short else (256, 24)
+        mib, seconds = (64, 6) if tools.short else (256, 16)
 
         def command(shape: str) -> str:
             return f"heat {mib} {seconds} small {shape} /dev/null"
@@ -122,14 +122,14 @@ def in_guest(script: str, files: dict[str, Path], out: Path) -> None:
         sys.exit(f"the guest's script failed:\n{done.stdout}{done.stderr}")
 
 
-def measured(tools: Tools, name: str, rounds: int) -> dict[str, Any]:
+def measured(tools: Tools, name: str, rounds: int, fast_shares: list[float]) -> dict[str, Any]:
     """All of a program."""
     program = PROGRAMS[name](tools)
     files = program.files | {"/bin/tiermem": tools.tiermem}
     command = program.recorded or program.command
     record = f"tiermem record --slice 100ms --granule {program.granule} -o /out/{name}.rec -- {command} >/dev/null\n"
     in_guest(SMALL_PAGES + SHORT_LISTS + record, files, tools.folder)
-    replayed = [planned(tools, name, share) for share in FAST_SHARES]
+    replayed = [planned(tools, name, share) for share in fast_shares]
 
     run = "tiermem run --slice 100ms --format json"
     turns = [(turn, at, follow) for turn in range(rounds) for at in range(len(replayed)) for follow in FOLLOWED]
@@ -205,13 +205,15 @@ def main() -> None:
     parser.add_argument("--recordings", type=Path, default=Path("target/observe"))
     parser.add_argument("--programs", default=",".join(PROGRAMS), help="which, by name")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--fast-shares", default=FAST_SHARES, help="shares of what is touched that are fast")
     parser.add_argument("--out", type=Path, default=Path("docs/results/observe"))
     parser.add_argument("--short", action="store_true", help="one round of few tokens: to see that it runs")
     args = parser.parse_args()
     for folder in (args.recordings, args.out):
         folder.mkdir(parents=True, exist_ok=True)
     tools = Tools(args.tiermem.resolve(), args.recordings.resolve(), args.short)
-    found = [measured(tools, name, 1 if args.short else args.rounds) for name in args.programs.split(",")]
+    fast_shares = [float(share) for share in args.fast_shares.split(",")]
+    found = [measured(tools, name, 1 if args.short else args.rounds, fast_shares) for name in args.programs.split(",")]
     (args.out / "placed.json").write_text(json.dumps(found, indent=1) + "\n")
     (args.out / "placed.md").write_text(table(found))
     print(table(found), end="")

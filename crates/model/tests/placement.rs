@@ -114,6 +114,57 @@ fn a_program_that_is_always_the_same_gets_no_moves() {
     assert!(plan.predicted.slow_share_after < 0.1 && plan.predicted.slow_share_before > 0.8);
 }
 
+/// Memory that is filled in its order, 30 granules in a slice, and of which a quarter is hot from then on.
+fn hot_quarter(quarter: usize) -> Heat {
+    let (granules, count) = (240, 300);
+    let mut heat = Heat::cold(GRANULE, granules, count);
+    for slice in 0..count {
+        let row = heat.row_mut(slice);
+        match slice {
+            0..8 => row[slice * 30..(slice + 1) * 30].fill(256.0),
+            _ => {
+                row.fill(10.0);
+                row[quarter * 60..(quarter + 1) * 60].fill(1000.0);
+            }
+        }
+    }
+    heat
+}
+
+#[test]
+fn a_plan_is_followed_where_it_is_right_and_left_where_it_is_not() {
+    let slices = slices(300);
+    let made = |quarter: usize, fast: u64| {
+        let heat = hot_quarter(quarter);
+        let heats = [&heat];
+        let program = Program::new(&heats, &slices).unwrap();
+        analyse(vec![region("data", 240)], &program, fast * GRANULE, &ASSUMED).unwrap()
+    };
+    let followed = |quarter: usize, plan: &Plan, live: bool| {
+        let heat = hot_quarter(quarter);
+        let heats = [&heat];
+        let program = Program::new(&heats, &slices).unwrap();
+        let memory = memory(&program, plan.fast_bytes, &plan.assumed);
+        let first = replay::first_touch(&program, &memory);
+        let by_plan = replay::follow(&program, &memory, &plan.schedule(), live);
+        (first, by_plan, first.accesses / 300.0)
+    };
+    for live in [false, true] {
+        // What is hot is touched last.
+        for fast in [60, 120] {
+            let (first, by_plan, _) = followed(3, &made(3, fast), live);
+            assert!(by_plan.slow < first.slow / 4.0 && by_plan.resting == 0, "{first:?} {by_plan:?}");
+        }
+        // First touch is the best there is.
+        let (first, by_plan, _) = followed(1, &made(1, 120), live);
+        assert!(by_plan.slow <= first.slow * 1.01 && by_plan.moves == 0, "{first:?} {by_plan:?}");
+        // The plan is for another program: some slices are lost, and no more.
+        let (first, by_plan, slice) = followed(1, &made(3, 120), live);
+        assert!(by_plan.slow < first.slow + 6.0 * slice, "{first:?} {by_plan:?}");
+        assert!(by_plan.resting > 280, "{by_plan:?}");
+    }
+}
+
 #[test]
 fn a_plan_in_a_file_is_the_plan() {
     let [weights, buffers] = decoding(64, 8, 20, 9);

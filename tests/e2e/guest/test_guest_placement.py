@@ -7,14 +7,17 @@ import io
 import json
 import pathlib
 import re
+import subprocess
 
 import pytest
 
 from machine import Machine
+from programs import tool
 from store import binary
 from test_observe import retried
 
 PROGRAMS = pathlib.Path(binary()).parent
+HEAT = pathlib.Path(__file__).parents[3] / "experiments/observe/programs/heat.c"
 # Memory of its own, 64 MiB, that it goes through for a time; the rest of a program is small beside it. Where its memory lies is looked at
 # now and then, so a program that ends sooner on a fast machine than it is looked at on a busy one would not be seen with all of it.
 FILL = "hotspot --footprint 67108864 --hot 67108864 --background 0 --per-second 200000 --pass-ms 3000 --passes 1"
@@ -120,13 +123,14 @@ def test_a_plan_moves_pages_and_says_what_came_of_it(guest: type[Machine], tmp_p
     assert moving["failed_pages"] * 4096 < moving["moved_bytes"] / 10, moving
 
 
-# What is hot is a part of the table that a plan keeps in fast memory, and what is not lies on the other node.
+# A part of the table that a plan keeps in fast memory; what is not lies on the other node. All of the table is equally hot: first touch
+# would be no better.
 KEPT = {"region": 0, "offset": 16 << 20, "bytes": 16 << 20}
 ALWAYS = PLAN | {"always": [KEPT], "sweeps": [], "fast_bytes": 16 << 20}
 TIER_BY_TIER = """
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 tiermem run --plan /plan.json --follow plan --slice 100ms --format json --report /out/run -- \
-    hotspot --footprint 67108864 --hot 8388608 --background 2 --per-second 200000 --pass-ms 60000 --passes 10 &
+    hotspot --footprint 67108864 --hot 67108864 --background 0 --per-second 200000 --pass-ms 60000 --passes 10 &
 for step in $(seq 1000); do
     # Its agent has the same name there, and came later.
     pid=$(pidof hotspot) && pid=${pid##* } && break
@@ -201,6 +205,54 @@ def test_first_touch_is_the_kernels_own_on_a_node_that_has_so_much_left(guest: t
     [told] = json.loads(result.files_out["large"])
     assert told["slow_share"] is None, told
     assert "first touch was not measured: node 0 has" in result.output, result.output
+
+
+# Memory of 64 MiB that is filled first to last, and of which one quarter has nine of ten accesses. It says itself where they went.
+LATE = PLAN | {"always": [KEPT | {"offset": 48 << 20}], "sweeps": [], "fast_bytes": 16 << 20}
+# Of `heat quarter`, whose second quarter is hot and has fast memory by first touch, this plan has the fast half for the third and last.
+MISTAKEN = LATE | {"always": [KEPT | {"offset": 32 << 20, "bytes": 32 << 20}], "fast_bytes": 32 << 20}
+TOLD_BY_THEMSELVES = f"""
+echo never >/sys/kernel/mm/transparent_hugepage/enabled
+{SHORT_LISTS}
+for follow in first-touch plan live; do
+    tiermem run --plan /plan.json --follow $follow --slice 200ms --format json --report /out/$follow -- \
+        heat 64 SECONDS small SHAPE /dev/null /out/$follow.places || exit 1
+done
+"""
+
+
+@pytest.mark.parametrize("shape, made", [("late", LATE), ("quarter", MISTAKEN)])
+def test_a_plan_is_followed_where_it_is_right_and_left_where_it_is_not(
+    guest: type[Machine], tmp_path: pathlib.Path, shape: str, made: dict
+) -> None:
+    plan, heat = tmp_path / "plan.json", tmp_path / "heat"
+    plan.write_text(json.dumps(made))
+    subprocess.run([tool("cc"), "-O2", "-o", str(heat), str(HEAT)], check=True)
+    # How soon a plan is found to be wrong is a matter of slices, of which a busy machine has few in a second.
+    for seconds in (12, 40, 120):
+        script = TOLD_BY_THEMSELVES.replace("SECONDS", str(seconds)).replace("SHAPE", shape)
+        result = guest("two-nodes", (768, 512)).run(script, files=with_programs() | {"/bin/heat": heat, "/plan.json": plan})
+        assert result.exit_code == 0, result.output
+        told = {follow: json.loads(result.files_out[follow])[0] for follow in ("first-touch", "plan", "live")}
+        # Of the second half of their time, when what has failed was undone.
+        slow = {follow: slow_share(result.files_out[f"{follow}.places"].decode()) for follow in told}
+        if shape == "late":
+            right = all(slow[follow] <= slow["first-touch"] / 4 and told[follow]["resting_slices"] == 0 for follow in ("plan", "live"))
+        else:
+            rested = all(told[follow]["resting_slices"] > 0 for follow in ("plan", "live"))
+            right = rested and all(slow[follow] <= slow["first-touch"] + 0.02 for follow in ("plan", "live"))
+        if right:
+            break
+    assert right, (slow, told)
+    if shape == "quarter":
+        for row in (told["plan"], told["live"]):
+            assert row["rested_first_touch"] < row["rested_plan"] and row["rested_observed"] > 0.5, row
+
+
+def slow_share(places: str) -> float:
+    rows = [(float(row["accesses"]), float(row["slow"])) for row in csv.DictReader(io.StringIO(places))]
+    late = rows[len(rows) // 2 :]
+    return sum(slow for _, slow in late) / sum(accesses for accesses, _ in late)
 
 
 def with_programs(*names: str) -> dict[str, pathlib.Path | str]:

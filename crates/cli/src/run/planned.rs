@@ -75,6 +75,16 @@ enum Follow {
     FirstTouch,
 }
 
+/// The source of accesses, as `tiermem record --source` has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum ObservedBy {
+    /// Accessed bits in page tables.
+    #[default]
+    Refs,
+    /// The kernel's DAMON.
+    Damon,
+}
+
 /// What concerns a plan.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With a plan")]
@@ -85,6 +95,9 @@ pub struct PlanArgs {
     /// How to follow the plan.
     #[arg(long, value_enum, default_value_t, requires = "plan")]
     follow: Follow,
+    /// Source of the accesses that are observed: refs, or damon as the kernel's monitor sees them.
+    #[arg(long, value_enum, default_value_t, requires = "plan")]
+    source: ObservedBy,
     /// Interval between scans and moves.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = record::slice, requires = "plan")]
     slice: Duration,
@@ -121,7 +134,10 @@ pub fn run(
     let options = migrate::Options {
         look: live::Options {
             target: Target::Command(command),
-            sources: vec![SourceKind::Refs],
+            sources: vec![match args.source {
+                ObservedBy::Refs => SourceKind::Refs,
+                ObservedBy::Damon => SourceKind::Damon,
+            }],
             slice: args.slice,
             granule_bytes: plan.granule_bytes,
             closer: None,

@@ -26,9 +26,9 @@ slices granules may move, up to --move-bandwidth; a slice's unused bandwidth is 
 Placements:
   first-touch   nothing moves
   static        the hottest granules of the whole recording, from the start; nothing moves
-  plan          the plan, by the code that carries it out live
+  plan          the plan, by the code that carries it out live; nothing while that would be worse than first-touch
   plan+live     the same, following observed accesses where the program departs from the plan
-  live          following observed accesses, without a plan
+  live          following observed accesses, without a plan; nothing while that would be worse than first-touch
   clairvoyant   knows all future slices, and moves no faster
   unlimited     the same without a limit of bandwidth
 
@@ -38,10 +38,19 @@ Fields:
   slow, accesses         in the recording's unit
   moved_bytes            out of and into fast memory
   saved_share            share of first-touch's slow accesses that is saved
-  of_clairvoyant         saved accesses over those that clairvoyant saves";
+  of_clairvoyant         saved accesses over those that clairvoyant saves
+  resting_slices         slices in which nothing was followed, as that would have been worse than first-touch";
 
-const FIELDS: &[&str] =
-    &["placement", "slow_share", "slow", "accesses", "moved_bytes", "saved_share", "of_clairvoyant"];
+const FIELDS: &[&str] = &[
+    "placement",
+    "slow_share",
+    "slow",
+    "accesses",
+    "moved_bytes",
+    "saved_share",
+    "of_clairvoyant",
+    "resting_slices",
+];
 
 /// Options of `tiermem sim place`.
 #[derive(Debug, Args)]
@@ -113,6 +122,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             Cell::Count(outcome.moves * program.granule_bytes()),
             Cell::Number(saved(outcome) / first.slow.max(f64::MIN_POSITIVE), 4),
             Cell::Number(saved(outcome) / saved(&clairvoyant).max(f64::MIN_POSITIVE), 4),
+            Cell::Count(outcome.resting),
         ]
     };
     let rows = Rows { fields: FIELDS, rows: outcomes.iter().map(row).collect() };

@@ -7,7 +7,7 @@
 //! addresses.
 
 use tiermem_policy::placement::{
-    self as placing, Act, FirstTouch, Options, Placer, RateLimit, Schedule, Seen, Tier,
+    self as placing, Act, Course, FirstTouch, Options, Placer, RateLimit, Schedule, Seen, Tier,
 };
 
 use super::Program;
@@ -30,6 +30,8 @@ pub struct Outcome {
     pub slow: f64,
     /// Granules moved, out of and into fast memory.
     pub moves: u64,
+    /// Slices behind which nothing was followed, as that would have been worse than first touch.
+    pub resting: u64,
 }
 
 impl Outcome {
@@ -107,6 +109,7 @@ pub fn carry_out(
             }
         }
         placer.slice(&Seen { from_ns, to_ns, accesses: &accesses });
+        outcome.resting += u64::from(placer.course() == Course::Rest);
         while let Some(act) = placer.next_move() {
             let became = moving(slice, act);
             outcome.moves += u64::from(became == placing::Outcome::Moved);
@@ -123,7 +126,7 @@ pub fn best_static(program: &Program<'_>, memory: &Memory) -> Outcome {
     totals.sort_by(|a, b| b.total_cmp(a));
     // A sum of nothing is -0.
     let slow = totals.iter().skip(memory.fast_granules as usize).sum::<f64>().max(0.0);
-    Outcome { accesses, slow, moves: 0 }
+    Outcome { accesses, slow, ..Outcome::default() }
 }
 
 /// The clairvoyant placement, which knows all slices to come and moves at most as fast: the best of three. Either nothing moves

@@ -66,6 +66,9 @@ pub struct Touched {
     pub weight: f64,
 }
 
+/// Granules of which it is asked in a slice whether any of their pages have come into memory. A look takes some microseconds.
+const LOOKS_MAX: u32 = 1024;
+
 /// Binds memory between two addresses to a node for its first touch, as far as the kernel allows.
 pub type Bind<'a> = &'a mut dyn FnMut(u64, u64, u32);
 
@@ -79,6 +82,8 @@ pub struct Executor<'a, P> {
     mover: Mover<P>,
     firsts: Vec<u32>,
     attached: Vec<Option<Attached>>,
+    /// The granule at which the next look for new ones begins.
+    next_look: u32,
     report: Report,
 }
 
@@ -92,6 +97,7 @@ impl<'a, P: Pages> Executor<'a, P> {
             mover: Mover::new(pages),
             firsts: plan.firsts(),
             attached: vec![None; plan.regions.len()],
+            next_look: 0,
             report: Report::default(),
         }
     }
@@ -207,7 +213,8 @@ impl<'a, P: Pages> Executor<'a, P> {
     pub fn after_slice(&mut self, from_ns: u64, to_ns: u64, touched: &[Touched]) -> Result<(), Failure> {
         let mut accesses: BTreeMap<u32, f32> = BTreeMap::new();
         let mut tiers: BTreeMap<u32, Tier> = BTreeMap::new();
-        for it in touched {
+        let parts: Vec<Touched> = touched.iter().flat_map(|it| self.parts_of(it)).collect();
+        for it in &parts {
             let (start, end) = (it.address, it.address + it.bytes);
             let [fast, slow] = self.mover.sample(start, end, self.nodes).map_err(Failure::Move)?;
             match fast + slow {
@@ -225,6 +232,7 @@ impl<'a, P: Pages> Executor<'a, P> {
                 tiers.insert(granule, tier);
             }
         }
+        self.find_new(&mut tiers)?;
         // In the order in which a replay takes them to be touched.
         tiers.into_iter().for_each(|(granule, tier)| self.placer.placed(granule, tier));
         let accesses: Vec<(u32, f32)> = accesses.into_iter().collect();
@@ -239,6 +247,60 @@ impl<'a, P: Pages> Executor<'a, P> {
             outcome?;
         }
         Ok(())
+    }
+
+    /// Finds granules that have come into memory though no access to them was seen: first touch would have given them room too, and
+    /// those that are never accessed again are the first to make room. Of files nobody knows who touched them first.
+    fn find_new(&mut self, tiers: &mut BTreeMap<u32, Tier>) -> Result<(), Failure> {
+        let Executor { plan, nodes, placer, mover, firsts, attached, next_look, .. } = self;
+        let all = firsts.last().copied().unwrap_or(0);
+        let mut looks = 0;
+        for _ in 0..all {
+            let granule = *next_look;
+            *next_look = (granule + 1) % all;
+            if placer.tier(granule).is_some() || tiers.contains_key(&granule) {
+                continue;
+            }
+            let Some(planned) = firsts.partition_point(|first| *first <= granule).checked_sub(1) else { continue };
+            let is_file = plan.regions[planned].path.is_some();
+            let Some(attached) = attached[planned].as_ref().filter(|_| !is_file) else { continue };
+            let offset = u64::from(granule - firsts[planned]) * plan.granule_bytes;
+            let mut on = [0; 2];
+            for (start, end) in attached.parts(offset, offset.saturating_add(plan.granule_bytes)) {
+                let [fast, slow] = mover.sample(start, end, *nodes).map_err(Failure::Move)?;
+                on = [on[0] + fast, on[1] + slow];
+            }
+            if on != [0; 2] {
+                tiers.insert(granule, if on[0] >= on[1] { Tier::Fast } else { Tier::Slow });
+            }
+            looks += 1;
+            if looks >= LOOKS_MAX {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was observed as one, in parts that lie in one granule each: a source may have regions of its own.
+    fn parts_of(&self, touched: &Touched) -> Vec<Touched> {
+        let granule_bytes = self.plan.granule_bytes;
+        let is_here = |it: &&Attached| it.region == touched.region;
+        let end = touched.address.saturating_add(touched.bytes);
+        // Where a region begins a little behind the planned one, a source's granule has parts of two: it is that of its middle.
+        let found = self.attached.iter().flatten().find(is_here).filter(|_| touched.bytes > granule_bytes);
+        let Some(attached) = found else { return vec![*touched] };
+        let mut parts = Vec::new();
+        let mut at = touched.address;
+        while at < end {
+            let next = match at.checked_sub(attached.origin) {
+                Some(offset) => at.saturating_add(granule_bytes - offset % granule_bytes).min(end),
+                None => attached.origin.min(end),
+            };
+            let weight = touched.weight * (next - at) as f64 / touched.bytes as f64;
+            parts.push(Touched { address: at, bytes: next - at, weight, ..*touched });
+            at = next;
+        }
+        parts
     }
 
     fn granule_of(&self, touched: &Touched) -> Option<u32> {

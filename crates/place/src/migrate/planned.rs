@@ -20,7 +20,7 @@ const ENDING: Duration = Duration::from_secs(1);
 /// Options of a planned run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The program and how it is looked at: its granule must be the plan's, and the one source the pages referenced.
+    /// The program and how it is looked at: its granule must be the plan's, and it has one source that tells how hot granules are.
     pub look: live::Options,
     /// The plan.
     pub plan: Plan,

@@ -283,10 +283,12 @@ impl Follower {
 
     /// Divides accesses by where granules lay, and by where each course would have had them.
     fn judge(&mut self, seen: &Seen<'_>) {
-        self.want_by_plan(seen.from_ns);
-        self.mark_kept(seen.from_ns);
-        let plan = self.seen_of_marked(seen.accesses);
-        let mut by_heat = [0.0; 2];
+        let [mut plan, mut by_heat] = [[0.0; 2]; 2];
+        if self.payoff.may_follow() {
+            self.want_by_plan(seen.from_ns);
+            self.mark_kept(seen.from_ns);
+            plan = self.seen_of_marked(seen.accesses);
+        }
         if self.options.live {
             self.want_by_heat();
             self.mark_kept(seen.from_ns);
