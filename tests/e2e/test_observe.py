@@ -598,6 +598,31 @@ def test_a_plan_is_replayed_over_its_recording(passes: pathlib.Path, plan: pathl
         assert row["slow_share"] == pytest.approx(row["slow"] / row["accesses"], abs=0.001)
         assert row["slow_share"] >= rows["unlimited"]["slow_share"] or row["placement"] == "static"
     assert rows["first-touch"]["moved_bytes"] == rows["static"]["moved_bytes"] == 0 < rows["plan"]["moved_bytes"]
+    # What a plan was made of it is right for.
+    assert all(row["resting_slices"] == 0 for name, row in rows.items() if name != "live"), rows
+
+
+def test_a_plan_of_another_program_is_left_when_it_is_replayed(tmp_path: pathlib.Path) -> None:
+    out, wrong = tmp_path / "first.rec", tmp_path / "wrong.plan"
+    # Hot is what is touched first.
+    command = workload("hotspot", "--footprint 64MiB --hot 8MiB --background 2 --pass-ms 600000 --passes 1")
+
+    def attempt() -> None:
+        record(out, "--slice", "100ms", "--granule", "1MiB", "--duration", "6s", "--end-program", "--", *command)
+        assert tiermem("plan", str(out), "--fast", "16MiB", "-o", str(wrong)).returncode == 0
+        made = json.loads(wrong.read_text())
+        largest = max(range(len(made["regions"])), key=lambda at: made["regions"][at]["bytes"])
+        last = {"region": largest, "offset": 40 * MIB, "bytes": made["fast_bytes"] // MIB * MIB}
+        wrong.write_text(json.dumps(made | {"always": [last], "sweeps": [], "phases": []}))
+        done = tiermem("sim", "place", str(out), "--plan", str(wrong), "--format", "json")
+        rows = {row["placement"]: row for row in json.loads(done.stdout)}
+        slices = len({row["slice"] for row in table(out, MIB)})
+        first, planned = rows["first-touch"]["slow_share"], rows["plan"]["slow_share"]
+        # Hardly anything is where the plan has fast memory: its first slices are lost, and no more.
+        assert first < 0.2 and planned < first + 0.25 and rows["plan+live"]["slow_share"] < first + 0.25, (rows, slices)
+        assert rows["plan"]["resting_slices"] > slices / 2, (rows, slices)
+
+    retried(attempt)
 
 
 def test_what_is_no_recording_or_no_plan_is_refused(passes: pathlib.Path, plan: pathlib.Path, tmp_path: pathlib.Path) -> None:
