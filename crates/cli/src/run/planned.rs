@@ -233,7 +233,8 @@ fn write_table(mut out: &mut impl Write, report: &Report, plan: &Plan) -> io::Re
     let accesses = report.fast_accesses + report.slow_accesses;
     let before = percent(plan.predicted.slow_share_before);
     let after = percent(plan.predicted.slow_share_after);
-    let remark = format!("of {accesses:.0} accesses to pages; predicted {after} by the plan, {before} without");
+    let remark =
+        format!("of {accesses:.0} accesses to pages; predicted {after} by the plan, {before} without");
     line("slow", report.slow_share().map_or_else(|| "not measured".to_owned(), percent), remark)?;
     if let Some(share) = report.undisturbed_slow_share() {
         let remark = "of them, had no page been placed or moved (first come, first served)".to_owned();

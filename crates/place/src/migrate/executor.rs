@@ -261,7 +261,9 @@ impl<'a, P: Pages> Executor<'a, P> {
             if placer.tier(granule).is_some() || tiers.contains_key(&granule) {
                 continue;
             }
-            let Some(planned) = firsts.partition_point(|first| *first <= granule).checked_sub(1) else { continue };
+            let Some(planned) = firsts.partition_point(|first| *first <= granule).checked_sub(1) else {
+                continue;
+            };
             let is_file = plan.regions[planned].path.is_some();
             let Some(attached) = attached[planned].as_ref().filter(|_| !is_file) else { continue };
             let offset = u64::from(granule - firsts[planned]) * plan.granule_bytes;
