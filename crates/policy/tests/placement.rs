@@ -183,7 +183,7 @@ fn a_program_that_departs_from_its_plan_is_followed_by_what_is_seen() {
     let wrong = Schedule { always: (0..40).collect(), ..Schedule::default() };
     let run = |live: bool| {
         let mut world = World::new(Options { live, ..options(120, 40, wrong.clone()) }, 1000);
-        for _ in 0..20 {
+        for _ in 0..40 {
             let all: Vec<_> =
                 (0..120).map(|granule| (granule, if granule >= 70 { 9.0 } else { 0.1 })).collect();
             world.run(&all[..], |_| false);

@@ -9,6 +9,7 @@
  * huge ones. The memory is touched once first. FILE gets granule,accesses. PLACES gets second,accesses,slow, four times a second: the
  * accesses since the last time, and those of them to other nodes of memory than node 0. Of each granule they are divided as its pages
  * lie, on the average of both times. */
+#define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,12 +74,13 @@ int main(int count, char **words) {
     size_t bytes = strtoul(words[1], 0, 10) << 20, granules = bytes / GRANULE;
     double seconds = atof(words[2]);
     const char *pages = words[3], *shape = words[4];
-    char *all = mmap(0, bytes + STRETCH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    /* It is a region of its own, which begins with a granule, and has its size from the start. */
+    char *all = mmap(0, bytes + STRETCH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (all == MAP_FAILED || granules < 8) return 1;
     char *memory = (char *)(((uintptr_t)all + STRETCH - 1) & ~(STRETCH - 1));
-    /* It is a region of its own, which begins with a granule. */
-    if (memory > all) munmap(all, memory - all);
-    munmap(memory + bytes, all + STRETCH - memory);
+    munmap(all, bytes + STRETCH);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+    if (mmap(memory, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) != memory) return 1;
     for (size_t at = 0; at < bytes; at += STRETCH) {
         int huge = !strcmp(pages, "huge") || (!strcmp(pages, "mixed") && at / STRETCH % 2);
         madvise(memory + at, bytes - at < STRETCH ? bytes - at : STRETCH, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);

@@ -67,7 +67,7 @@ pub struct Touched {
 }
 
 /// Granules of which it is asked in a slice whether any of their pages have come into memory. A look takes some microseconds.
-const LOOKS_MAX: u32 = 1024;
+const LOOKS_MAX: u32 = 512;
 
 /// Binds memory between two addresses to a node for its first touch, as far as the kernel allows.
 pub type Bind<'a> = &'a mut dyn FnMut(u64, u64, u32);

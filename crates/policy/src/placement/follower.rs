@@ -325,10 +325,13 @@ impl Follower {
         let comes = |granule: &&u32| self.places[**granule as usize] == GranuleState::At(Tier::Slow);
         let coming = self.wanted.iter().filter(comes).count() as u32;
         let leaving = (self.fast + coming).saturating_sub(capacity) as usize;
-        // The first to leave is at the end.
-        let staying = self.victims.len().saturating_sub(leaving);
-        for (_, granule) in &self.victims[..staying] {
-            self.stamps[*granule as usize] = self.stamp;
+        for (place, stamp) in self.places.iter().zip(&mut self.stamps) {
+            if *place == GranuleState::At(Tier::Fast) {
+                *stamp = self.stamp;
+            }
+        }
+        for (_, granule) in self.victims.iter().rev().take(leaving) {
+            self.stamps[*granule as usize] = 0;
         }
     }
 

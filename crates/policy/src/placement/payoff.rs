@@ -76,8 +76,9 @@ impl Shares {
 
 /// How much of the sums is kept when the next slice comes.
 const KEEP: f64 = 0.8;
-/// Slices with accesses that count before the accesses seen are followed.
-const FIRST_SLICES: u32 = 3;
+/// For so many slices with accesses that count, one after the other, following the accesses seen must be better: estimates of heat err
+/// for some slices in the same way, and what is chosen by them looks as good as they say.
+const DEPARTURE_SLICES: u32 = 8;
 /// A course fails when it has lost as many accesses as so many slices have.
 const LOSS_MAX: f64 = 2.0;
 /// So much of a slice's accesses is no loss: it is within the error of their estimate.
@@ -122,6 +123,8 @@ pub(super) struct Payoff {
     observed_loss: Loss,
     /// Slices that counted since the course was taken.
     slices: u32,
+    /// Of the last of them, those in which following the accesses seen would have been better.
+    seen_slices: u32,
     /// Accesses in fast memory, of those that counted, that the undisturbed placement would not have had there.
     gain: f64,
     rest_slices: u32,
@@ -143,6 +146,7 @@ impl Payoff {
             plan_loss: Loss::default(),
             observed_loss: Loss::default(),
             slices: 0,
+            seen_slices: 0,
             gain: 0.0,
             rest_slices: REST_SLICES[0] / 2,
             rested_for: None,
@@ -187,7 +191,7 @@ impl Payoff {
         self.observed_loss.add((counted.undisturbed - counted.observed) * of_slice);
         self.gain += counted.observed - counted.undisturbed;
         self.slices = self.slices.saturating_add(1);
-        if self.may_follow && self.slices >= FIRST_SLICES {
+        if self.may_follow {
             self.choose();
         }
     }
@@ -196,14 +200,17 @@ impl Payoff {
         let now = self.recent.normal();
         // What there is without another move: as it lies, and as it would.
         let still = now.undisturbed.max(now.observed);
+        let is_seen_better = self.is_live && now.seen > now.plan.max(still) + DEPARTURE;
+        self.seen_slices = if is_seen_better { self.seen_slices.saturating_add(1) } else { 0 };
+        let departs = self.seen_slices >= DEPARTURE_SLICES;
         let next = match self.course {
-            Course::Plan if self.is_live && now.seen > now.plan.max(still) + DEPARTURE => Course::Seen,
+            Course::Plan if departs => Course::Seen,
             Course::Seen if now.seen > now.plan.max(now.undisturbed) + DEPARTURE / 2.0 => Course::Seen,
             Course::Seen if now.plan + WORSE < now.undisturbed => Course::Rest,
             Course::Plan if self.plan_loss.is_too_much() => Course::Rest,
             Course::Plan | Course::Seen => Course::Plan,
             Course::Rest if self.slices < self.rest_slices => Course::Rest,
-            Course::Rest if self.is_live && now.seen > now.plan.max(still) + DEPARTURE => Course::Seen,
+            Course::Rest if departs => Course::Seen,
             Course::Rest if now.plan > still + RESUMPTION => Course::Plan,
             Course::Rest => Course::Rest,
         };
@@ -212,7 +219,7 @@ impl Payoff {
             self.course != Course::Rest && next == self.course && self.observed_loss.is_too_much();
         let next = if is_missed { Course::Rest } else { next };
         if next != self.course {
-            (self.course, self.slices) = (next, 0);
+            (self.course, self.slices, self.seen_slices) = (next, 0, 0);
             (self.plan_loss, self.observed_loss) = (Loss::default(), Loss::default());
             if next == Course::Rest {
                 self.rested_for = Some(now);
@@ -312,7 +319,7 @@ mod tests {
     fn what_is_seen_is_followed_where_it_is_better_by_far_and_only_there() {
         use Course::{Plan, Rest, Seen};
         let mut payoff = Payoff::new(true, true);
-        assert_eq!(courses(&mut payoff, 3, [40.0, 40.0, 75.0, 60.0])[2], Seen);
+        assert_eq!(courses(&mut payoff, 8, [40.0, 40.0, 75.0, 60.0])[6..], [Plan, Seen]);
         assert_eq!(courses(&mut payoff, 99, [75.0, 40.0, 75.0, 60.0])[98], Seen);
         // The difference has fallen to less than half.
         assert_eq!(courses(&mut payoff, 99, [64.0, 40.0, 64.0, 60.0])[98], Rest);
@@ -321,7 +328,7 @@ mod tests {
         assert_eq!(courses(&mut payoff, 99, [70.0, 70.0, 90.0, 60.0])[98], Seen);
         assert_eq!(courses(&mut payoff, 99, [90.0, 90.0, 90.0, 60.0])[98], Plan);
         // Predicted well and not to be had.
-        assert_eq!(courses(&mut Payoff::new(true, true), 25, [50.0, 40.0, 90.0, 60.0])[23..], [Seen, Rest]);
+        assert_eq!(courses(&mut Payoff::new(true, true), 30, [50.0, 40.0, 90.0, 60.0])[28..], [Seen, Rest]);
         assert_eq!(courses(&mut Payoff::new(true, false), 99, [60.0, 60.0, 90.0, 60.0])[98], Plan);
     }
 
@@ -350,6 +357,6 @@ mod tests {
         assert_eq!(payoff.course(), Course::Plan);
         // What does not count decides nothing, and is in the total.
         (0..99).for_each(|_| payoff.slice(&shares([0.0, 0.0, 0.0, 99.0]), &Shares::default()));
-        assert_eq!((payoff.course(), payoff.total().accesses), (Course::Plan, 10_903.0));
+        assert_eq!((payoff.course(), payoff.total().accesses), (Course::Plan, 10_912.0));
     }
 }
