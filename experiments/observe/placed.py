@@ -45,6 +45,8 @@ FAST_SHARES = "0.5,0.25"
 HOTSPOT = "hotspot --footprint 50331648 --hot 4194304 --background 5 --per-second 200000 --pass-ms 8000"
 # The kernel divides pages of 2 MiB when it moves a part of one, which a small model would be full of.
 SMALL_PAGES = "echo never >/sys/kernel/mm/transparent_hugepage/enabled\n"
+# When accessed bits are cleared, processors that run the program wait for each other. Emulated ones on a busy machine do little else.
+ON_ONE = "taskset 1"
 # A processor's list of free pages can hold as much as a plan has for a small program: here they are short.
 SHORT_LISTS = "echo 100000 >/proc/sys/vm/percpu_pagelist_high_fraction\n"
 
@@ -127,11 +129,11 @@ def measured(tools: Tools, name: str, rounds: int, fast_shares: list[float]) -> 
     program = PROGRAMS[name](tools)
     files = program.files | {"/bin/tiermem": tools.tiermem}
     command = program.recorded or program.command
-    record = f"tiermem record --slice 100ms --granule {program.granule} -o /out/{name}.rec -- {command} >/dev/null\n"
+    record = f"{ON_ONE} tiermem record --slice 100ms --granule {program.granule} -o /out/{name}.rec -- {command} >/dev/null\n"
     in_guest(SMALL_PAGES + SHORT_LISTS + record, files, tools.folder)
     replayed = [planned(tools, name, share) for share in fast_shares]
 
-    run = "tiermem run --slice 100ms --format json"
+    run = f"{ON_ONE} tiermem run --slice 100ms --format json"
     turns = [(turn, at, follow) for turn in range(rounds) for at in range(len(replayed)) for follow in FOLLOWED]
 
     def script(turn: int, at: int, follow: str) -> str:
