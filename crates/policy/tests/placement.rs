@@ -230,6 +230,36 @@ fn a_plan_that_saves_nothing_is_as_good_as_doing_nothing() {
 }
 
 #[test]
+fn what_a_plan_does_not_name_and_need_not_make_room_counts_for_it() {
+    // It names some of what is hot; the rest of fast memory has what was touched first, as by first touch.
+    let plan = Schedule { always: (0..5).collect(), ..Schedule::default() };
+    let mut world = World::bound(options(120, 40, plan), 1000);
+    (0..50).for_each(|_| world.run(&hot(0..40), |_| false));
+    assert_eq!((world.placer.course(), world.placer.rested_for(), world.moves), (Course::Plan, None, 0));
+}
+
+#[test]
+fn what_is_known_of_a_slice_in_hindsight_is_no_prediction() {
+    // Phases take turns from slice to slice, so that fast memory always has those of the slice before.
+    let phase = |from: u32| Phase { granules: (from..from + 40).collect() };
+    let plan = Schedule { phases: vec![phase(0), phase(40)], ..Schedule::default() };
+    let mut world = World::new(options(80, 40, plan), 1000);
+    let run = |world: &mut World, slices: std::ops::Range<u32>| {
+        for slice in slices {
+            let first = slice % 2 * 40;
+            let accesses: Vec<_> = (first..first + 40).map(|granule| (granule, 1.0)).collect();
+            world.run(&accesses, |_| false);
+        }
+    };
+    run(&mut world, 0..20);
+    assert_eq!(world.placer.course(), Course::Rest);
+    let (moves, slow) = (world.moves, world.slow);
+    run(&mut world, 20..520);
+    // Half of the accesses, as by first touch.
+    assert_eq!((world.moves, world.slow - slow), (moves, 250.0 * 40.0));
+}
+
+#[test]
 fn a_plan_whose_program_begins_otherwise_is_taken_up_when_it_comes_to_be_right() {
     let plan = Schedule { always: (80..120).collect(), ..Schedule::default() };
     let mut world = World::new(options(120, 40, plan), 1000);
