@@ -619,7 +619,7 @@ def test_a_plan_of_another_program_is_left_when_it_is_replayed(tmp_path: pathlib
         slices = len({row["slice"] for row in table(out, MIB)})
         first, planned = rows["first-touch"]["slow_share"], rows["plan"]["slow_share"]
         # Hardly anything is where the plan has fast memory: its first slices are lost, and no more.
-        assert first < 0.2 and planned < first + 0.25 and rows["plan+live"]["slow_share"] < first + 0.25, (rows, slices)
+        assert first < 0.2 and planned < first + 0.4 and rows["plan+live"]["slow_share"] < first + 0.4, (rows, slices)
         assert rows["plan"]["resting_slices"] > slices / 2, (rows, slices)
 
     retried(attempt)

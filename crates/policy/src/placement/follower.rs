@@ -92,6 +92,10 @@ enum GranuleState {
 const PHASE_MARGIN: f64 = 1.1;
 /// A granule replaces another by its heat alone if it is this many times hotter: moves cost more than a small difference saves.
 const HEAT_MARGIN: f32 = 1.25;
+/// Slices from its first touch on in which a granule says nothing of a plan: see `payoff.rs`.
+const SETTLING_SLICES: u32 = 4;
+/// A slice says nothing in which granules that have settled have a smaller share of the accesses.
+const SETTLED_MIN: f64 = 0.5;
 /// Steps for which a granule that could not be moved is left where it is.
 const REST_STEPS: u32 = 64;
 
@@ -111,8 +115,9 @@ pub(super) struct Follower {
     heat: Decaying,
     undisturbed: Undisturbed,
     payoff: Payoff,
-    /// Granules that were touched for the first time since the last observation.
-    is_new: Vec<bool>,
+    /// The observation, by number, with which each granule counts as settled: some after its first touch.
+    settled: Vec<u32>,
+    observations: u32,
     /// The wanted granules, in the order of urgency; a stamp for each of them.
     wanted: Vec<u32>,
     /// How far `wanted` was gone through in this step.
@@ -152,7 +157,8 @@ impl Follower {
             heat,
             undisturbed: Undisturbed::new(count, options.fast_granules),
             payoff: Payoff::new(options.schedule != Schedule::default(), options.live),
-            is_new: vec![false; count as usize],
+            settled: vec![0; count as usize],
+            observations: 0,
             wanted: Vec::with_capacity(count as usize),
             cursor: 0,
             stamps: vec![0; count as usize],
@@ -170,7 +176,7 @@ impl Follower {
     pub fn placed(&mut self, granule: u32, tier: Tier) {
         if let Some(place @ (GranuleState::Gone | GranuleState::At(_))) = self.places.get(granule as usize) {
             if *place == GranuleState::Gone {
-                self.is_new[granule as usize] = true;
+                self.settled[granule as usize] = self.observations.saturating_add(SETTLING_SLICES);
                 self.undisturbed.touched(granule);
             }
             self.set(granule, GranuleState::At(tier));
@@ -294,7 +300,7 @@ impl Follower {
             self.mark_kept(seen.from_ns);
             by_heat = self.seen_of_marked(seen.accesses);
         }
-        let Follower { places, undisturbed, is_new, .. } = self;
+        let Follower { places, undisturbed, settled, observations, .. } = self;
         let is_fast = |granule: u32| {
             let place = places.get(granule as usize);
             place.is_some_and(|it| matches!(it, GranuleState::At(Tier::Fast)))
@@ -309,11 +315,12 @@ impl Follower {
             }
             sums
         };
-        let is_old = |granule: u32| is_new.get(granule as usize) == Some(&false);
+        let is_old = |granule: u32| settled.get(granule as usize).is_some_and(|it| it <= observations);
         let all = Shares { plan: plan[0], seen: by_heat[0], ..sums(&|_| true) };
         let counted = Shares { plan: plan[1], seen: by_heat[1], ..sums(&is_old) };
-        self.payoff.slice(&all, &counted);
-        self.is_new.fill(false);
+        let is_filling = counted.accesses < all.accesses * SETTLED_MIN;
+        self.payoff.slice(&all, &if is_filling { Shares::default() } else { counted });
+        self.observations = self.observations.saturating_add(1);
     }
 
     /// Marks what would lie in fast memory if all that is wanted were moved there at once: that, and what need not make room for it.
@@ -347,7 +354,7 @@ impl Follower {
         let is_in = |granule: u32| self.stamps.get(granule as usize) == Some(&self.stamp);
         let mut sums = [0.0; 2];
         for (granule, count) in accesses.iter().filter(|(granule, _)| is_in(*granule)) {
-            let is_old = !self.is_new[*granule as usize];
+            let is_old = self.settled[*granule as usize] <= self.observations;
             sums = [sums[0] + f64::from(*count), sums[1] + if is_old { f64::from(*count) } else { 0.0 }];
         }
         sums

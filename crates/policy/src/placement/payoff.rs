@@ -10,8 +10,9 @@
 //! first touch is right in one part of each pass, and wrong in the other. In between lies what is predicted and not reached, as moves
 //! are slow or refused: that is no failure while it is not worse than doing nothing.
 //!
-//! A granule counts from the slice after its first touch on. Before, programs fill memory in whatever order, and the undisturbed
-//! placement looks perfect until fast memory is full.
+//! A granule counts from some slices after its first touch on, and a slice in which most accesses are to newer ones does not count at
+//! all. Programs fill memory before they use it, in whatever order; the undisturbed placement looks perfect then, until fast memory
+//! is full; and estimates of heat tell of what was filled for some slices more.
 //!
 //! **What follows.** A course that fails is left: the placement *rests*. It moves nothing, or, where the undisturbed placement is
 //! better than what the failed course has left behind, moves back what that one has in fast memory. It looks again: a plan that
@@ -114,8 +115,9 @@ pub(super) struct Payoff {
     may_follow: bool,
     is_live: bool,
     recent: Shares,
-    /// Slices that `recent` is the sum of, decayed as that is.
+    /// Slices that `recent` is the sum of, and all of their accesses, decayed as that is.
     recent_slices: f64,
+    recent_accesses: f64,
     total: Shares,
     course: Course,
     /// Since the course was taken: by the plan's prediction, and as observed.
@@ -141,6 +143,7 @@ impl Payoff {
             is_live,
             recent: Shares::default(),
             recent_slices: 0.0,
+            recent_accesses: 0.0,
             total: Shares::default(),
             course: Course::Plan,
             plan_loss: Loss::default(),
@@ -186,7 +189,8 @@ impl Payoff {
         }
         self.recent = self.recent.decayed(KEEP, counted);
         self.recent_slices = self.recent_slices * KEEP + 1.0;
-        let of_slice = self.recent_slices / self.recent.accesses;
+        self.recent_accesses = self.recent_accesses * KEEP + all.accesses;
+        let of_slice = self.recent_slices / self.recent_accesses;
         self.plan_loss.add((counted.undisturbed - counted.plan) * of_slice);
         self.observed_loss.add((counted.undisturbed - counted.observed) * of_slice);
         self.gain += counted.observed - counted.undisturbed;
