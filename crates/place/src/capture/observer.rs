@@ -349,6 +349,7 @@ impl<'a> Observer<'a> {
     /// Begins anew with another program in the same process.
     fn begin_another(&mut self) -> Result<(), CaptureError> {
         self.begun_anew.push(self.slice);
+        self.used = None;
         self.regions.begin_anew();
         self.origins.begin_anew();
         if self.options.agent {
@@ -373,7 +374,7 @@ impl<'a> Observer<'a> {
         if !self.process.watch.wait(Duration::ZERO) && self.has_begun_another() {
             self.begin_another()?;
         }
-        if !self.look_again()? {
+        if !self.look_if_it_ran()? {
             return Ok(None);
         }
         let close = self.close_ranges();
@@ -393,7 +394,7 @@ impl<'a> Observer<'a> {
         let ended = self.windows(stop, until, mapped);
         let end = Instant::now();
         // What was mapped meanwhile has accesses too.
-        self.look_again()?;
+        self.look_if_it_ran()?;
         self.collect(end - begun, &mut each)?;
         self.has_looked = true;
         Ok(Some(Looked { begun, end, ended }))
@@ -444,15 +445,20 @@ impl<'a> Observer<'a> {
         Ok(Vec::new())
     }
 
-    /// Takes in what is mapped now; false if the process has no memory any more.
-    pub fn look_again(&mut self) -> Result<bool, CaptureError> {
+    /// Takes in what is mapped now, unless the process has not run since the last look: what does not run maps nothing. One that has just
+    /// begun to may not be counted as running yet, and is looked at the next time; so this is not for those that the kernel has told of.
+    fn look_if_it_ran(&mut self) -> Result<bool, CaptureError> {
         let used = Used::of(self.process.pid);
-        // What does not run maps nothing.
         if self.used.is_some_and(|before| before.is_same(used)) && !self.lines.is_empty() {
             self.regions.remain(self.slice);
             return Ok(true);
         }
-        self.used = Some(used);
+        self.look_again()
+    }
+
+    /// Takes in what is mapped now; false if the process has no memory any more.
+    pub fn look_again(&mut self) -> Result<bool, CaptureError> {
+        self.used = Some(Used::of(self.process.pid));
         let mut lines = self.map_lines()?;
         if lines.is_empty() {
             return Ok(false);

@@ -19,6 +19,8 @@ const LOOKING_ONCE_PART: f64 = 2.0;
 /// A process that does not run is asked so many times in a slice whether it does, and within such times.
 const REST_PART: f64 = 16.0;
 const REST_S: (f64, f64) = (0.02, 0.1);
+/// A process that has run is known to have after such a time: the kernel counts with each tick, a hundred times a second at least.
+const QUIET_S: f64 = 0.02;
 
 /// A window that is to be opened.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,12 +51,6 @@ impl Pacing {
         look_s * LOOKING_ONCE_PART
     }
 
-    /// So often, in seconds, a process that does not run is asked whether it does. Windows in which it did not run go on, as nothing was
-    /// accessed in them.
-    pub fn rest_s(slice_s: f64) -> f64 {
-        (slice_s / REST_PART).clamp(REST_S.0, REST_S.1)
-    }
-
     /// The next window, when `left_s` seconds of the slice are left and a look takes `look_s`. None is asked for after the last.
     pub fn next(&mut self, left_s: f64, look_s: f64) -> Window {
         let looks_s = f64::from(self.number + 2) * LOOKING_PART * look_s;
@@ -64,6 +60,13 @@ impl Pacing {
         self.number += 1;
         self.length_s = (self.length_s * LONGER).min((self.slice_s / LONGEST_PART).max(self.length_s));
         Window { seconds, is_last }
+    }
+
+    /// For how much longer a window goes on whose time is over, before this is asked again: nothing is accessed while the process does not
+    /// run, which it has not done for `quiet_s` seconds. `left_s` seconds are left until the slice's last look. `None`: it ends.
+    pub fn goes_on_s(&self, quiet_s: f64, left_s: f64) -> Option<f64> {
+        let step_s = (self.slice_s / REST_PART).clamp(REST_S.0, REST_S.1);
+        (quiet_s >= QUIET_S && left_s > 0.0).then_some(step_s.min(left_s))
     }
 
     /// Whether a window that was to be so long was much longer: its observer had to wait for a processor.
@@ -104,6 +107,14 @@ mod tests {
         assert_eq!(windows(1.0, 2, 1e-4).len(), 2);
         // Not even one look has room: the window is none, and the slice longer.
         assert_eq!(windows(0.1, 6, 0.2), [Window { seconds: 0.0, is_last: true }]);
+    }
+
+    #[test]
+    fn a_window_goes_on_while_the_process_certainly_does_not_run() {
+        let goes_on_s = |slice_s, quiet_s, left_s| Pacing::new(slice_s, 6, 0.0).goes_on_s(quiet_s, left_s);
+        assert_eq!([goes_on_s(1.0, 0.01, 0.5), goes_on_s(1.0, 9.0, 0.0)], [None, None]);
+        assert_eq!([goes_on_s(1.0, 0.02, 0.5), goes_on_s(9.0, 9.0, 0.5)], [Some(0.0625), Some(0.1)]);
+        assert_eq!([goes_on_s(0.1, 9.0, 0.09), goes_on_s(0.01, 9.0, 0.005)], [Some(0.02), Some(0.005)]);
     }
 
     #[test]

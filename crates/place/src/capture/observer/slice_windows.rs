@@ -21,9 +21,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Nor does it take more of its observer's time than such a part.
 const MAPPINGS_PART: u32 = 10;
 
-/// The kernel has counted by then that a thread runs (it does with each tick, a hundred times a second at least).
-const COUNTED: Duration = Duration::from_millis(20);
-
 /// Processor time that a process had used at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Used {
@@ -42,13 +39,13 @@ impl Used {
         self.time.is_some() && self.time == later.time
     }
 
-    /// Becomes the moment since when the process does not run, and tells whether it certainly does not.
-    fn rests(&mut self, pid: u32) -> bool {
+    /// Becomes the moment since when the process does not run, as far as is counted, and tells how long ago that is.
+    fn quiet_for(&mut self, pid: u32) -> Duration {
         let now = Used::of(pid);
         if !self.is_same(now) {
             *self = now;
         }
-        now.at - self.at >= COUNTED
+        now.at - self.at
     }
 }
 
@@ -56,9 +53,7 @@ impl Observer<'_> {
     /// Opens and closes windows, from short to long, until the slice's end or the program's. Whether it ended.
     pub(super) fn windows(&mut self, stop: &Stop, end: Instant, mapped: &mut dyn FnMut(&mut Self)) -> bool {
         let most = self.sources.iter().map(|source| source.windows_max()).min().unwrap_or(1);
-        let slice_s = self.options.slice.as_secs_f64();
-        let mut pacing = Pacing::new(slice_s, most, self.look.as_secs_f64());
-        let at_rest = Duration::from_secs_f64(Pacing::rest_s(slice_s));
+        let mut pacing = Pacing::new(self.options.slice.as_secs_f64(), most, self.look.as_secs_f64());
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let window = pacing.next(left.as_secs_f64(), self.look.as_secs_f64());
@@ -72,8 +67,12 @@ impl Observer<'_> {
             self.long_windows += u32::from(pacing.is_late(window, before.elapsed().as_secs_f64()));
             let last = end.checked_sub(self.look).unwrap_or(end);
             let goes_on = |it: &Self, ended| !(ended || it.has_left || stop.is_asked());
-            while goes_on(self, ended) && Instant::now() < last && self.quiet.rests(self.process.pid) {
-                ended = self.window(stop, last.min(Instant::now() + at_rest), at_rest, mapped);
+            while goes_on(self, ended) {
+                let quiet_s = self.quiet.quiet_for(self.process.pid).as_secs_f64();
+                let left = last.saturating_duration_since(Instant::now());
+                let Some(more_s) = pacing.goes_on_s(quiet_s, left.as_secs_f64()) else { break };
+                let more = Duration::from_secs_f64(more_s);
+                ended = self.window(stop, Instant::now() + more, more, mapped);
             }
             let is_last = window.is_last || Instant::now() >= last;
             let before = Instant::now();
@@ -193,7 +192,7 @@ mod tests {
         let pid = child.id();
         let options = options(pid, slice);
         let mut observer = Observer::follow(&options, pid, 0).unwrap();
-        while !observer.quiet.rests(pid) {
+        while observer.quiet.quiet_for(pid) < STEP {
             std::thread::sleep(STEP);
         }
         for number in 0..2 {
