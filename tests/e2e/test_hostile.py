@@ -3,6 +3,7 @@ same alone, under `tiermem record` and under `tiermem run`."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pathlib
 import pty
@@ -68,10 +69,19 @@ def test_a_descendant_shows_the_same_alone_and_observed(hostile: str, tmp_path: 
         assert shown(tmp_path / name, [binary(), *WAYS["record"], "--", *command]) == alone, name
 
 
+def test_what_keeps_a_program_from_huge_pages_is_said_alone(hostile: str, tmp_path: pathlib.Path) -> None:
+    """`--small-pages` is what the user asks for; the recorder does without huge pages itself, which is nothing of the program's."""
+    for options, enabled in [([], b"THP_enabled:\t1"), (["--small-pages"], b"THP_enabled:\t0")]:
+        _, out, _, _ = shown(tmp_path / f"{enabled[-1]}", [binary(), *WAYS["record"], *options, "--", hostile, "looks"])
+        assert enabled in out.splitlines()
+
+
 def test_what_the_program_was_given_is_passed_on(hostile: str, tmp_path: pathlib.Path) -> None:
-    """Signals that are ignored or blocked, a closed standard input, and a parent that ignores SIGPIPE, as Python does."""
+    """Signals that are ignored or blocked, a closed standard input, no huge pages, and a parent that ignores SIGPIPE, as Python does."""
+    set_thp_disable = 41  # PR_SET_THP_DISABLE
 
     def given() -> None:
+        ctypes.CDLL(None).prctl(set_thp_disable, 1, 0, 0, 0)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGUSR1, signal.SIGTRAP})

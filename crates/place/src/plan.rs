@@ -130,25 +130,12 @@ pub fn planned(region: &Region) -> PlannedRegion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tiermem_base::Op;
-    use tiermem_trace::recording::{Head, Level, Mode, NODE_UNKNOWN, Sample, Slice, Source};
+
+    use tiermem_trace::recording::{Head, Sample, Slice, Source};
 
     #[test]
     fn small_regions_take_the_memory_that_they_touched() {
-        let sample = |region, bytes, resident| Sample {
-            slice: 0,
-            region,
-            offset: 0,
-            bytes,
-            resident,
-            weight: 1.0,
-            latency_cycles: 0.0,
-            source: 0,
-            op: Op::Unknown,
-            level: Level::Unknown,
-            mode: Mode::Unknown,
-            node: NODE_UNKNOWN,
-        };
+        let sample = |region, bytes, resident| Sample { region, bytes, resident, ..Sample::default() };
         let region =
             |name: &str, start, bytes| Region { name: name.to_owned(), start, bytes, ..Region::default() };
         let head = Head {

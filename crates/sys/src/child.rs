@@ -29,19 +29,6 @@ pub fn end_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(ask) };
 }
 
-/// Keeps a process that is going to be started, and all that it starts, from having huge pages.
-pub fn without_huge_pages(command: &mut Command) {
-    let ask = || {
-        // SAFETY: the call changes an attribute of the calling process and takes numbers alone.
-        match unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1_u64, 0_u64, 0_u64, 0_u64) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    };
-    // SAFETY: between fork and exec the closure makes one system call, which takes no locks and allocates nothing.
-    unsafe { command.pre_exec(ask) };
-}
-
 /// The resources that a process used until its end, with those of its own children whose end it has taken in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

@@ -1,5 +1,5 @@
 //! What this process was given by the one that started it: the signals that are ignored or blocked, which of the first three descriptors
-//! are closed, and how many may be open.
+//! are closed, how many may be open, and whether it may have huge pages.
 //!
 //! The language's runtime changes signals and descriptors before `main`, and starts programs with its own settings. A program that is started on behalf of
 //! the user gets what the user would have given it ([`pass_on`]). So they are looked up by a function that runs before the runtime does.
@@ -21,6 +21,7 @@ struct Inherited {
     ignored: u64,
     closed: [bool; DESCRIPTORS as usize],
     open_files: Rlimit,
+    has_no_huge_pages: bool,
 }
 
 static INHERITED: OnceLock<Inherited> = OnceLock::new();
@@ -52,7 +53,31 @@ fn look() -> Inherited {
     };
     let ignored = (1..SIGNALS).filter(|number| is_ignored(*number)).fold(0, |all, number| all | bit(number));
     let closed = std::array::from_fn(|number| is_closed(number as i32));
-    Inherited { mask, ignored, closed, open_files: getrlimit(Resource::Nofile) }
+    // SAFETY: the call takes numbers alone and changes nothing.
+    let has_no_huge_pages = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0_u64, 0_u64, 0_u64, 0_u64) } == 1;
+    Inherited { mask, ignored, closed, open_files: getrlimit(Resource::Nofile), has_no_huge_pages }
+}
+
+/// Does without huge pages in this process from now on: one that has many small things in memory for a short time would wait for the kernel
+/// to clear 2 MiB again and again. Programs that are started with [`pass_on`] are not concerned.
+pub fn forgo_huge_pages() {
+    INHERITED.get_or_init(look);
+    // A kernel that cannot do so leaves it as it is, which is slower and nothing else.
+    let _ = set_huge_pages_disabled(true);
+}
+
+fn set_huge_pages_disabled(disabled: bool) -> io::Result<()> {
+    // SAFETY: the call changes an attribute of the calling process and takes numbers alone.
+    match unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, u64::from(disabled), 0_u64, 0_u64, 0_u64) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Keeps a process that is going to be started, and all that it starts, from having huge pages. To be asked for after [`pass_on`].
+pub fn without_huge_pages(command: &mut Command) {
+    // SAFETY: between fork and exec the closure makes one system call, which takes no locks and allocates nothing.
+    unsafe { command.pre_exec(|| set_huge_pages_disabled(true)) };
 }
 
 fn bit(signal: i32) -> u64 {
@@ -90,6 +115,7 @@ pub fn pass_on(command: &mut Command) {
         }
         // Where somebody has lowered the hard limit meanwhile, that holds for the program too.
         let _ = setrlimit(Resource::Nofile, inherited.open_files);
+        set_huge_pages_disabled(inherited.has_no_huge_pages)?;
         // SAFETY: the set outlives the call, which reads it.
         match unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const inherited.mask, std::ptr::null_mut())

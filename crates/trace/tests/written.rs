@@ -530,18 +530,14 @@ mod optional_columns {
             ..Head::default()
         };
         let sample = |offset, level, node| Sample {
-            slice: 0,
-            region: 0,
             offset,
             bytes: 64,
             resident: 64,
-            weight: 1.0,
-            latency_cycles: 0.0,
-            source: 0,
             op: Op::Load,
             level,
             mode: recording::Mode::User,
             node,
+            ..Sample::default()
         };
         let samples = vec![sample(0, Level::Remote, 1), sample(64, Level::Unknown, recording::NODE_UNKNOWN)];
         let dir = tempfile::tempdir().unwrap();

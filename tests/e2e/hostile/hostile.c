@@ -56,8 +56,8 @@ static void lines(const char *path, const char *const *names) {
 }
 
 static void look(void) {
-    const char *const kept[] = {"Threads", "TracerPid", "SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt", "NoNewPrivs", "Seccomp:",
-                                "Uid", "Gid", "CapEff", "Umask", 0};
+    const char *const kept[] = {"Threads", "TracerPid", "THP_enabled", "SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt",
+                                "NoNewPrivs", "Seccomp:", "Uid", "Gid", "CapEff", "Umask", 0};
     lines("/proc/self/status", kept);
     int signal = -1;
     prctl(PR_GET_PDEATHSIG, &signal);

@@ -17,6 +17,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tiermem_place::capture::CaptureError;
 use tiermem_place::capture::live::SourceKind;
+use tiermem_sys::inherited::forgo_huge_pages;
 
 use crate::destination::Destination;
 use crate::failure::Failure;
@@ -137,6 +138,7 @@ fn record(options: Options) -> Result<(), Failure> {
     if physical {
         return physical::run(with_physical, command, &output, &report);
     }
+    forgo_huge_pages();
     if live.machine {
         return live::run_machine(&live, &output, &report);
     }

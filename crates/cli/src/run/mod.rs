@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
+use tiermem_sys::inherited::forgo_huge_pages;
 
 use crate::destination::Destination;
 use crate::failure::Failure;
@@ -40,6 +41,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
 fn place(options: Options) -> Result<(), Failure> {
     let Options { placed, planned, format, report, command } = options;
     let destination = Destination::of_report(report.as_deref(), true);
+    forgo_huge_pages();
     match (&planned.plan, placed.is_by_plan()) {
         (Some(_), false) => Err(Failure::usage(anyhow!("a plan is a placement of its own: --place plan"))),
         (Some(file), true) => planned::run(&planned, file, command, format, &destination),

@@ -51,7 +51,7 @@ impl Process {
             Target::Command(words) => {
                 let mut command = program::command(words)?;
                 if options.small_pages {
-                    tiermem_sys::child::without_huge_pages(&mut command);
+                    tiermem_sys::inherited::without_huge_pages(&mut command);
                 }
                 let started = Program::start(command, stop, options.agent).map_err(CaptureError::Program)?;
                 let (program, agent) = started;

@@ -107,14 +107,12 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts a command. It has all that it would have if the user had started it: standard input, output and error, the terminal and its
-    /// process group, signals, environment. With an agent, if it can have one.
+    /// Starts a command made by [`command`]. With an agent, if it can have one.
     pub(crate) fn start(
-        mut command: Command,
+        command: Command,
         stop: &Stop,
         with_agent: bool,
     ) -> io::Result<(Self, Option<Result<Agent, NoAgent>>)> {
-        inherited::pass_on(&mut command);
         let mut started = stop.started();
         let agent::Started { child, agent } = agent::start(command, with_agent)?;
         let pid = child.id();
@@ -139,11 +137,13 @@ impl Program {
     }
 }
 
-/// A command: the file of its first word, under the name that was given, and its arguments.
+/// A command: the file of its first word, under the name that was given, and its arguments. It has all that it would have if the user had
+/// started it: standard input, output and error, the terminal and its process group, signals, environment.
 pub(crate) fn command(words: &[OsString]) -> Result<Command, CaptureError> {
     let (file, arguments) = resolve(words)?;
     let mut command = Command::new(file);
     command.arg0(&words[0]).args(arguments);
+    inherited::pass_on(&mut command);
     Ok(command)
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use tiermem_base::Access;
-use tiermem_sys::child;
+use tiermem_sys::{child, inherited};
 use tiermem_trace::filter::hierarchy::LINE_BYTES;
 use tiermem_trace::{BadRecord, Format, ReadOptions, Trace, TraceError, reader};
 
@@ -53,6 +53,7 @@ impl Tracee {
         // What the user has set for other tools of Valgrind's does not belong here.
         valgrind.env_remove("VALGRIND_OPTS");
         valgrind.arg(program).args(arguments);
+        inherited::pass_on(&mut valgrind);
         let (program, _) = Program::start(valgrind, stop, false).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => CaptureError::NoValgrind,
             _ => CaptureError::Start(error),

@@ -35,17 +35,15 @@ pub fn recording() -> Recording {
             let is_hot = granule / 8 == u64::from(slice);
             samples.push(Sample {
                 slice,
-                region: 0,
                 offset: granule * 4 * 4096,
                 bytes: 4096,
                 resident: 4096,
                 weight: if is_hot { 90.0 } else { 1.0 },
-                latency_cycles: 0.0,
-                source: 0,
                 op: if granule % 2 == 0 { Op::Load } else { Op::Store },
                 level: if is_hot { Level::Remote } else { Level::Local },
                 mode: Mode::User,
                 node: 0,
+                ..Sample::default()
             });
         }
         samples.push(Sample {

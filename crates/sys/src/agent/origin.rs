@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::batch::Place;
@@ -22,6 +23,16 @@ const OPTIONS: libc::c_int =
 const NAP: Duration = Duration::from_micros(50);
 /// The bytes of a mask of signals, each blocked. (SIGKILL and SIGSTOP cannot be.)
 const ALL_SIGNALS: u64 = !0;
+
+/// One program at a time is given an agent. Threads that wait for stops take the processors from the programs that they wait for, the more
+/// so as a recorder has a higher priority: each of a hundred programs that begin at once would stand still for longer.
+static TURN: Mutex<()> = Mutex::new(());
+/// So long a turn is kept for a program that does not come to stand.
+const TURN_MAX: Duration = Duration::from_millis(20);
+
+fn take_turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 thread_local! {
     /// Programs of this thread's that did not come to stand in time: they wait for a device, or are frozen.
@@ -205,14 +216,17 @@ pub fn attach(pid: u32) -> Result<Agent, NoAgent> {
     if is_filtered(number)? {
         return Err(NoAgent::Filtered);
     }
+    let mut turn = Some(take_turn());
     // What it makes before it stands still is not traced.
     let mut traced = Traced::seize(number, 0).map_err(|error| refused(number, error))?;
     traced.interrupt()?;
     loop {
-        match traced.halt() {
+        let halted = if turn.is_some() { traced.halt_within(TURN_MAX) } else { traced.halt() };
+        match halted {
             Ok(Halt::Event(EVENT_STOP)) => break,
             Ok(Halt::Signal(signal)) => traced.resume(libc::PTRACE_CONT, signal)?,
             Ok(_) => traced.resume(libc::PTRACE_CONT, 0)?,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut && turn.is_some() => turn = None,
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 LATE.with_borrow_mut(|late| late.push(traced));
                 return Err(error.into());
@@ -220,6 +234,7 @@ pub fn attach(pid: u32) -> Result<Agent, NoAgent> {
             Err(error) => return Err(error.into()),
         }
     }
+    let _turn = turn.unwrap_or_else(take_turn);
     let made = in_stopped(pid, &mut traced, parent);
     traced.detach()?;
     made

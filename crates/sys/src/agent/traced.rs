@@ -11,7 +11,10 @@ use super::program::try_status;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// So long a stop is waited for without sleeping: most come within some microseconds.
 const SPIN: Duration = Duration::from_micros(100);
-const NAP: Duration = Duration::from_micros(50);
+/// Then it is slept, for this part of the time that has passed and at most so long: what takes long is not asked for all the time, and
+/// what has come is not left standing for much longer than it took.
+const NAP_PART: u32 = 4;
+const NAP_MAX: Duration = Duration::from_millis(2);
 
 /// `PTRACE_GET_SYSCALL_INFO` (Linux 5.3) and the kinds of stops that it tells.
 const GET_SYSCALL_INFO: libc::c_uint = 0x420e;
@@ -163,6 +166,11 @@ impl Traced {
     /// # Errors
     /// No such process if it has ended; timed out if it does not come to stand.
     pub fn halt(&self) -> io::Result<Halt> {
+        self.halt_within(PATIENCE)
+    }
+
+    /// Waits so long at most until it stands still.
+    pub fn halt_within(&self, patience: Duration) -> io::Result<Halt> {
         let begun = Instant::now();
         let exits = if self.is_ours { libc::WEXITED } else { 0 };
         loop {
@@ -172,7 +180,7 @@ impl Traced {
             match begun.elapsed() {
                 waited if waited < SPIN => std::thread::yield_now(),
                 _ if !self.is_ours && !self.is_there() => return Err(gone()),
-                waited if waited < PATIENCE => std::thread::sleep(NAP),
+                waited if waited < patience => std::thread::sleep((waited / NAP_PART).min(NAP_MAX)),
                 _ => return Err(io::ErrorKind::TimedOut.into()),
             }
         }

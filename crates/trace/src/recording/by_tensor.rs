@@ -76,24 +76,11 @@ fn divide(sample: &Sample, first: u32, begins: &[u64], mut each: impl FnMut(Samp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Head, Level, Mode, NODE_UNKNOWN};
+    use crate::recording::Head;
     use tiermem_base::Op;
 
     fn sample(region: u32, offset: u64, bytes: u32, weight: f32) -> Sample {
-        Sample {
-            slice: 0,
-            region,
-            offset,
-            bytes,
-            resident: bytes,
-            weight,
-            latency_cycles: 0.0,
-            source: 0,
-            op: Op::Load,
-            level: Level::Unknown,
-            mode: Mode::Unknown,
-            node: NODE_UNKNOWN,
-        }
+        Sample { region, offset, bytes, resident: bytes, weight, op: Op::Load, ..Sample::default() }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tiermem_base::{Access, Op};
 
-use super::{Head, Level, Mode, NODE_UNKNOWN, Recording, Region, RegionKind, Sample, Slice, Source, Unit};
+use super::{Head, Recording, Region, RegionKind, Sample, Slice, Source, Unit};
 
 /// Bytes without an access that end a region.
 pub const GAP_BYTES: u64 = 64 << 20;
@@ -133,12 +133,8 @@ impl FromTrace {
                 bytes,
                 resident: bytes,
                 weight: count as f32,
-                latency_cycles: 0.0,
-                source: 0,
                 op,
-                level: Level::Unknown,
-                mode: Mode::Unknown,
-                node: NODE_UNKNOWN,
+                ..Sample::default()
             }
         });
         let samples = samples.collect();

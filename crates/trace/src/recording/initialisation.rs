@@ -53,24 +53,16 @@ impl Recording {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Head, Level, Mode, NODE_UNKNOWN, Region, Sample, Slice};
-    use tiermem_base::Op;
+    use crate::recording::{Head, Region, Sample, Slice};
 
     /// A program that touches these granules of 1 KiB for the first time in these slices.
     fn recording(slices: usize, first_touches: &[(u32, u64)]) -> Recording {
         let sample = |(slice, granule): &(u32, u64)| Sample {
             slice: *slice,
-            region: 0,
             offset: granule * 1024,
             bytes: 1024,
             resident: 1024,
-            weight: 1.0,
-            latency_cycles: 0.0,
-            source: 0,
-            op: Op::Unknown,
-            level: Level::Unknown,
-            mode: Mode::Unknown,
-            node: NODE_UNKNOWN,
+            ..Sample::default()
         };
         let head = Head {
             command: vec!["app".to_owned()],

@@ -103,6 +103,26 @@ pub struct Sample {
     pub node: u8,
 }
 
+/// One access to nothing, of which no more is known: for the fields that a sample's maker does not know.
+impl Default for Sample {
+    fn default() -> Self {
+        Sample {
+            slice: 0,
+            region: 0,
+            offset: 0,
+            bytes: 0,
+            resident: 0,
+            weight: 1.0,
+            latency_cycles: 0.0,
+            source: 0,
+            op: Op::Unknown,
+            level: Level::Unknown,
+            mode: Mode::Unknown,
+            node: NODE_UNKNOWN,
+        }
+    }
+}
+
 /// A recording in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {

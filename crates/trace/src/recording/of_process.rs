@@ -54,8 +54,7 @@ impl Recording {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Head, Level, Mode, NODE_UNKNOWN, Slice};
-    use tiermem_base::Op;
+    use crate::recording::{Head, Slice};
 
     #[test]
     fn a_process_is_as_if_it_had_been_recorded_alone() {
@@ -71,18 +70,11 @@ mod tests {
             ..Region::default()
         };
         let sample = |region: u32, weight: f32| Sample {
-            slice: 0,
             region,
-            offset: 0,
             bytes: 4096,
             resident: 4096,
             weight,
-            latency_cycles: 0.0,
-            source: 0,
-            op: Op::Unknown,
-            level: Level::Unknown,
-            mode: Mode::Unknown,
-            node: NODE_UNKNOWN,
+            ..Sample::default()
         };
         let head = Head {
             command: vec!["sh".to_owned()],

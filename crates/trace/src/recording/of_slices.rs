@@ -34,24 +34,18 @@ impl Recording {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Head, Level, Mode, NODE_UNKNOWN, Slice};
+    use crate::recording::{Head, Slice};
     use tiermem_base::Op;
 
     #[test]
     fn other_slices_are_as_if_they_had_not_been() {
         let sample = |slice, offset| Sample {
             slice,
-            region: 0,
             offset,
             bytes: 1,
             resident: 1,
-            weight: 1.0,
-            latency_cycles: 0.0,
-            source: 0,
             op: Op::Load,
-            level: Level::Unknown,
-            mode: Mode::Unknown,
-            node: NODE_UNKNOWN,
+            ..Sample::default()
         };
         let region =
             |first_slice, last_slice| Region { bytes: 10, first_slice, last_slice, ..Region::default() };

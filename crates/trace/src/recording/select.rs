@@ -101,23 +101,20 @@ impl Recording {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Head, NODE_UNKNOWN, Region, Slice};
+    use crate::recording::{Head, Region, Slice};
 
     #[test]
     fn heat_is_of_what_was_selected_and_spread_over_what_it_stands_for() {
         let sample = |offset, bytes, weight, level| Sample {
             slice: 1,
-            region: 0,
             offset,
             bytes,
             resident: bytes,
             weight,
-            latency_cycles: 0.0,
-            source: 0,
             op: Op::Load,
             level,
             mode: Mode::User,
-            node: NODE_UNKNOWN,
+            ..Sample::default()
         };
         let head = Head {
             slices: vec![Slice::default(); 2],

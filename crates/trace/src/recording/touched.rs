@@ -124,24 +124,11 @@ fn by_granule(stretch: &RegionRange, bounds: &[u64], bytes: &[f64]) -> Vec<u64> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Head, Level, Mode, NODE_UNKNOWN, Region, Slice};
+    use crate::recording::{Head, Region, Slice};
     use tiermem_base::Op;
 
     fn sample(slice: u32, offset: u64, bytes: u32, resident: u32) -> Sample {
-        Sample {
-            slice,
-            region: 0,
-            offset,
-            bytes,
-            resident,
-            weight: 1.0,
-            latency_cycles: 0.0,
-            source: 0,
-            op: Op::Load,
-            level: Level::Unknown,
-            mode: Mode::Unknown,
-            node: NODE_UNKNOWN,
-        }
+        Sample { slice, offset, bytes, resident, op: Op::Load, ..Sample::default() }
     }
 
     fn recording(samples: Vec<Sample>) -> Recording {

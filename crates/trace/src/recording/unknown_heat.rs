@@ -39,25 +39,12 @@ impl Recording {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Head, Level, Mode, NODE_UNKNOWN, Region, Slice, Source};
-    use tiermem_base::Op;
+    use crate::recording::{Head, Region, Slice, Source};
 
     #[test]
     fn heat_within_what_was_looked_at_as_a_whole_is_not_known() {
-        let sample = |region, bytes, weight| Sample {
-            slice: 0,
-            region,
-            offset: 0,
-            bytes,
-            resident: 4096,
-            weight,
-            latency_cycles: 0.0,
-            source: 0,
-            op: Op::Unknown,
-            level: Level::Unknown,
-            mode: Mode::Unknown,
-            node: NODE_UNKNOWN,
-        };
+        let sample =
+            |region, bytes, weight| Sample { region, bytes, resident: 4096, weight, ..Sample::default() };
         let source = |name: &str| Source { name: name.to_owned(), ..Source::default() };
         let head = Head {
             granule_bytes: 4096,

@@ -11,7 +11,7 @@ use super::{
     NumberedRegion, SAMPLE_BYTES, SLICE, SliceFacts,
 };
 use crate::TraceError;
-use crate::recording::{Head, Mode, Process, Recording, Region, Rss, Sample, Slice};
+use crate::recording::{Head, Process, Recording, Region, Rss, Sample, Slice};
 
 /// The largest range of one sample of a recording: its bytes are a number of 32 bits.
 const SAMPLE_RANGE_MAX: u64 = 1 << 30;
@@ -260,12 +260,11 @@ fn cut(slice: u32, region: u32, start: u64, sample: &JournalSample, mut each: im
             bytes: bytes as u32,
             resident: (u128::from(sample.resident) * u128::from(bytes) / u128::from(sample.bytes)) as u32,
             weight: (sample.weight * bytes as f64 / sample.bytes as f64) as f32,
-            latency_cycles: 0.0,
             source: sample.source,
             op: sample.op,
             level: sample.level,
-            mode: Mode::Unknown,
             node: sample.node,
+            ..Sample::default()
         });
         from += bytes;
     }
