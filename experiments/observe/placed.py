@@ -203,7 +203,7 @@ def table(found: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Measures, and writes both files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiermem", type=Path, default=Path("target/release/tiermem"), help="the preload library lies beside it")
+    parser.add_argument("--tiermem", type=Path, default=Path("target/release/tiermem"))
     parser.add_argument("--recordings", type=Path, default=Path("target/observe"))
     parser.add_argument("--programs", default=",".join(PROGRAMS), help="which, by name")
     parser.add_argument("--rounds", type=int, default=3)

@@ -99,6 +99,32 @@ fn a_program_with_phases_gets_them() {
 }
 
 #[test]
+fn phases_are_found_after_memory_was_filled_and_beside_what_never_comes_again() {
+    let (granules, count) = (240, 300);
+    let mut heat = Heat::cold(GRANULE, granules, count);
+    for slice in 0..count {
+        let row = heat.row_mut(slice);
+        match slice {
+            // Filled in its order, in more slices than there are phases.
+            0..40 => row[slice * 6..(slice + 1) * 6].fill(256.0),
+            // Now and then something else.
+            _ if slice % 17 == 0 => row[slice * 7 % granules..][..1].fill(256.0),
+            _ => {
+                row.fill(1.0);
+                let quarter = [2, 0, 3, 1][slice / 20 % 4];
+                row[quarter * 60..(quarter + 1) * 60].fill(100.0);
+            }
+        }
+    }
+    let (heats, slices) = ([&heat], slices(count));
+    let program = Program::new(&heats, &slices).unwrap();
+    let plan = analyse(vec![region("data", granules)], &program, 60 * GRANULE, &ASSUMED).unwrap();
+    let hot: Vec<u64> = plan.phases.iter().map(|phase| phase.spans[0].offset / GRANULE).collect();
+    assert!([120, 0, 180, 60].iter().all(|first| hot.contains(first)), "{hot:?}");
+    assert!(plan.predicted.slow_share_after < 0.2, "{:?}", plan.predicted);
+}
+
+#[test]
 fn a_program_that_is_always_the_same_gets_no_moves() {
     let row: Vec<f32> = (0..100).map(|at| if at >= 80 { 50.0 } else { 1.0 }).collect();
     let heat = Heat::of(GRANULE, 100, row.repeat(20));

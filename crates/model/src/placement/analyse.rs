@@ -3,6 +3,7 @@
 
 use tiermem_policy::placement::{self as follow, Schedule};
 
+use super::phases::{FoundPhase, phases};
 use super::plan::{Assumed, Phase, Plan, PlannedRegion, Predicted, Span, Sweep};
 use super::program::{Program, by_heat};
 use super::replay::{self, Memory, Outcome};
@@ -12,12 +13,6 @@ use crate::heat::{hotspot, period};
 const WORTH: f64 = 0.01;
 /// A region with less of all accesses gets no window.
 const SWEEP_SHARE_MIN: f64 = 0.05;
-/// Phases of a program.
-const PHASES_MAX: usize = 8;
-/// Two slices are of one phase if the cosine of the angle between their accesses is so large.
-const ALIKE: f64 = 0.7;
-/// The least number of slices in a phase.
-const PHASE_SLICES_MIN: usize = 2;
 
 /// Makes a plan of a recorded program and its regions, in the same order, for `fast_bytes` of fast memory. What it was made from is
 /// the caller's to fill in.
@@ -264,56 +259,4 @@ fn typical_slice_s(slices: &[(u64, u64)]) -> f64 {
     let mut lengths: Vec<u64> = slices.iter().map(|(start, end)| end - start).collect();
     lengths.sort_unstable();
     lengths.get(lengths.len() / 2).copied().unwrap_or(0) as f64 / 1e9
-}
-
-/// Slices that are alike.
-struct FoundPhase {
-    mean: Vec<f64>,
-    slices: usize,
-    /// The slices in which it begins.
-    runs: Vec<usize>,
-}
-
-/// The phases of a program, in the order in which they first come: each slice joins the phase that it is most like, or
-/// begins one.
-fn phases(program: &Program<'_>) -> Vec<FoundPhase> {
-    let mut phases: Vec<FoundPhase> = Vec::new();
-    let (mut accesses, mut before) = (Vec::new(), None);
-    for slice in 0..program.slices().len() {
-        program.accesses(slice, &mut accesses);
-        let own = accesses.iter().map(|(_, count)| f64::from(*count).powi(2)).sum::<f64>().sqrt();
-        if own <= 0.0 {
-            continue;
-        }
-        let likeness = |phase: &FoundPhase| {
-            let dot: f64 = accesses
-                .iter()
-                .map(|(granule, count)| phase.mean[*granule as usize] * f64::from(*count))
-                .sum();
-            dot / (own * phase.mean.iter().map(|value| value * value).sum::<f64>().sqrt())
-                .max(f64::MIN_POSITIVE)
-        };
-        let most = phases.iter().map(likeness).enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
-        let at = match most {
-            Some((at, likeness)) if likeness >= ALIKE => at,
-            _ if phases.len() >= PHASES_MAX => return Vec::new(),
-            _ => {
-                let mean = vec![0.0; program.granules() as usize];
-                phases.push(FoundPhase { mean, slices: 0, runs: Vec::new() });
-                phases.len() - 1
-            }
-        };
-        let phase = &mut phases[at];
-        phase.slices += 1;
-        let weight = 1.0 / phase.slices as f64;
-        phase.mean.iter_mut().for_each(|mean| *mean *= 1.0 - weight);
-        accesses
-            .iter()
-            .for_each(|(granule, count)| phase.mean[*granule as usize] += weight * f64::from(*count));
-        if before.replace(at) != Some(at) {
-            phase.runs.push(slice);
-        }
-    }
-    phases.retain(|phase| phase.slices >= PHASE_SLICES_MIN);
-    phases
 }

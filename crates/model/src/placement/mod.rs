@@ -2,6 +2,7 @@
 
 mod analyse;
 mod fit;
+mod phases;
 mod plan;
 mod program;
 pub mod replay;

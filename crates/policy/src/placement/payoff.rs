@@ -17,7 +17,8 @@
 //! **What follows.** A course that fails is left: the placement *rests*. It moves nothing, or, where the undisturbed placement is
 //! better than what the failed course has left behind, moves back what that one has in fast memory. It looks again: a plan that
 //! comes to be right is taken up again, after a pause. While all courses together have had less in fast memory than doing nothing
-//! would have had, the pause doubles each time: so what they lose is bounded, however a program alternates.
+//! would have had, each pause is twice as long as the last one, and half of what was lost last time is a failure: so what they lose is
+//! bounded, however a program alternates.
 //!
 //! What is compared of late are sums that decay from slice to slice, so that a slice counts by its accesses.
 
@@ -80,8 +81,9 @@ const KEEP: f64 = 0.8;
 /// For so many slices with accesses that count, one after the other, following the accesses seen must be better: estimates of heat err
 /// for some slices in the same way, and what is chosen by them looks as good as they say.
 const DEPARTURE_SLICES: u32 = 8;
-/// A course fails when it has lost as many accesses as so many slices have.
+/// A course fails when it has lost as many accesses as so many slices have; at least that many where others have failed before it.
 const LOSS_MAX: f64 = 2.0;
+const LOSS_MAX_LEAST: f64 = 0.25;
 /// So much of a slice's accesses is no loss: it is within the error of their estimate.
 const LOSS_FREE: f64 = 0.005;
 /// By so much of the accesses of a few slices the undisturbed placement must be better for moves back to it.
@@ -99,13 +101,9 @@ const REST_SLICES: [u32; 2] = [16, 4096];
 struct Loss(f64);
 
 impl Loss {
-    /// Of a slice, as a share of a slice's accesses; a gain if below 0.
-    fn add(&mut self, share: f64) {
-        self.0 = (self.0 + share - LOSS_FREE).max(-LOSS_MAX);
-    }
-
-    fn is_too_much(self) -> bool {
-        self.0 > LOSS_MAX
+    /// Of a slice, as a share of a slice's accesses; a gain if below 0, of which as much is kept as may be lost.
+    fn add(&mut self, share: f64, most: f64) {
+        self.0 = (self.0 + share - LOSS_FREE).max(-most);
     }
 }
 
@@ -123,6 +121,8 @@ pub(super) struct Payoff {
     /// Since the course was taken: by the plan's prediction, and as observed.
     plan_loss: Loss,
     observed_loss: Loss,
+    /// What the course may lose.
+    loss_max: f64,
     /// Slices that counted since the course was taken.
     slices: u32,
     /// Of the last of them, those in which following the accesses seen would have been better.
@@ -148,6 +148,7 @@ impl Payoff {
             course: Course::Plan,
             plan_loss: Loss::default(),
             observed_loss: Loss::default(),
+            loss_max: LOSS_MAX,
             slices: 0,
             seen_slices: 0,
             gain: 0.0,
@@ -191,8 +192,8 @@ impl Payoff {
         self.recent_slices = self.recent_slices * KEEP + 1.0;
         self.recent_accesses = self.recent_accesses * KEEP + all.accesses;
         let of_slice = self.recent_slices / self.recent_accesses;
-        self.plan_loss.add((counted.undisturbed - counted.plan) * of_slice);
-        self.observed_loss.add((counted.undisturbed - counted.observed) * of_slice);
+        self.plan_loss.add((counted.undisturbed - counted.plan) * of_slice, self.loss_max);
+        self.observed_loss.add((counted.undisturbed - counted.observed) * of_slice, self.loss_max);
         self.gain += counted.observed - counted.undisturbed;
         self.slices = self.slices.saturating_add(1);
         if self.may_follow {
@@ -211,7 +212,7 @@ impl Payoff {
             Course::Plan if departs => Course::Seen,
             Course::Seen if now.seen > now.plan.max(now.undisturbed) + DEPARTURE / 2.0 => Course::Seen,
             Course::Seen if now.plan + WORSE < now.undisturbed => Course::Rest,
-            Course::Plan if self.plan_loss.is_too_much() => Course::Rest,
+            Course::Plan if self.plan_loss.0 > self.loss_max => Course::Rest,
             Course::Plan | Course::Seen => Course::Plan,
             Course::Rest if self.slices < self.rest_slices => Course::Rest,
             Course::Rest if departs => Course::Seen,
@@ -220,7 +221,7 @@ impl Payoff {
         };
         // It was predicted well, and is not to be had.
         let is_missed =
-            self.course != Course::Rest && next == self.course && self.observed_loss.is_too_much();
+            self.course != Course::Rest && next == self.course && self.observed_loss.0 > self.loss_max;
         let next = if is_missed { Course::Rest } else { next };
         if next != self.course {
             (self.course, self.slices, self.seen_slices) = (next, 0, 0);
@@ -228,7 +229,9 @@ impl Payoff {
             if next == Course::Rest {
                 self.rested_for = Some(now);
                 let doubled = self.rest_slices.saturating_mul(2).min(REST_SLICES[1]);
-                self.rest_slices = if self.gain < 0.0 { doubled } else { REST_SLICES[0] };
+                let halved = (self.loss_max / 2.0).max(LOSS_MAX_LEAST);
+                (self.rest_slices, self.loss_max) =
+                    if self.gain < 0.0 { (doubled, halved) } else { (REST_SLICES[0], LOSS_MAX) };
             }
         }
     }
@@ -291,7 +294,7 @@ mod tests {
         let all = courses(&mut payoff, 1000, [50.0, 90.0, 0.0, 60.0]);
         let begins: Vec<usize> =
             (1..all.len()).filter(|at| all[*at] == Course::Rest && all[at - 1] == Course::Plan).collect();
-        assert_eq!(begins, [21, 59, 113, 199, 349, 627]);
+        assert_eq!(begins, [21, 48, 86, 153, 284, 543]);
         // Half of what is predicted is no failure while it is more than doing nothing.
         let mut payoff = Payoff::new(true, false);
         assert!(courses(&mut payoff, 1000, [65.0, 90.0, 0.0, 60.0]).iter().all(|it| *it == Course::Plan));
@@ -307,7 +310,7 @@ mod tests {
             courses(&mut payoff, 1, [now, plan, 0.0, 60.0]);
             (observed, undisturbed) = (observed + now, undisturbed + 60.0);
         }
-        assert!(observed > 0.985 * undisturbed, "{observed} {undisturbed}");
+        assert!(observed > 0.993 * undisturbed, "{observed} {undisturbed}");
         // It has gained before: it is taken up again as soon as the first time.
         let mut payoff = Payoff::new(true, false);
         courses(&mut payoff, 100, [90.0, 90.0, 0.0, 60.0]);
