@@ -77,7 +77,8 @@ def decode(tools: Tools) -> Program:
     subprocess.run([*command, f"-Wl,-rpath,{libraries}", f"-Wl,-rpath-link,{libraries}"], check=True)
     model = tools.model("small", "--size", "20MiB")
     tokens = 20 if tools.short else 40
-    return Program(f"{tokens} tokens decoded", {"/model.gguf": model, "/bin/decode": built}, f"decode /model.gguf {tokens}")
+    files = {"/model.gguf": model, "/bin/decode": built}
+    return Program(f"{tokens} tokens decoded", files, f"decode /model.gguf {tokens} 1", tells_places=True)
 
 
 def hotspot(tools: Tools) -> Program:

@@ -15,13 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "places.h"
 
 #define GRANULE (4ul << 20)
 #define STRETCH (32ul << 20)
-#define PAGE 4096ul
 #define TELL_EACH_S 0.25
 
 static double now(void) {
@@ -40,14 +39,8 @@ static uint64_t draw(void) {
 
 /* The share of a granule's pages that lie on another node than node 0. */
 static double slow_share(char *granule) {
-    enum { PAGES = GRANULE / PAGE };
-    static void *pages[PAGES];
-    static int nodes[PAGES];
-    for (size_t at = 0; at < PAGES; at++) pages[at] = granule + at * PAGE;
-    if (syscall(SYS_move_pages, 0, (unsigned long)PAGES, pages, NULL, nodes, 0)) exit(1);
-    size_t there = 0, slow = 0;
-    for (size_t at = 0; at < PAGES; at++) there += nodes[at] >= 0, slow += nodes[at] > 0;
-    return there ? (double)slow / there : 0;
+    struct pages found = pages_of(granule, GRANULE);
+    return found.there ? (double)found.slow / found.there : 0;
 }
 
 /* What was told of a granule last. */

@@ -14,6 +14,9 @@ const WORTH: f64 = 0.01;
 /// A region with less of all accesses gets no window.
 const SWEEP_SHARE_MIN: f64 = 0.05;
 
+/// A phase moves no granule that is not this many times hotter than what is left out: it is as well to leave whichever is there.
+const PHASE_MARGIN: f64 = 1.25;
+
 /// Makes a plan of a recorded program and its regions, in the same order, for `fast_bytes` of fast memory. What it was made from is
 /// the caller's to fill in.
 ///
@@ -172,7 +175,9 @@ impl Draft {
             .iter()
             .map(|phase| {
                 let mut top = by_heat(&phase.mean);
+                let left_out = top.get(capacity).map_or(0.0, |granule| phase.mean[*granule as usize]);
                 top.truncate(capacity);
+                top.retain(|granule| phase.mean[*granule as usize] > left_out * PHASE_MARGIN);
                 top
             })
             .collect();
