@@ -1,5 +1,5 @@
 //! Placement twin: the same program and plan through the replay of a recording and through the live executor, on a kernel
-//! that is simulated page by page. It covers too little bandwidth, mappings that come and go and have holes, pages
+//! that is simulated page by page. It covers too little bandwidth, moves that take long, mappings that come and go and have holes, pages
 //! that the kernel does not move, plans with windows, phases and always-fast granules, and each way to follow them.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use tiermem_base::{Heat, Rng};
 use tiermem_model::placement::replay::{self, How, Memory};
@@ -45,6 +46,7 @@ struct World {
     plan: Plan,
     placement: Placement,
     move_bytes_per_s: f64,
+    move_ns: u64,
     refusals: u64,
     has_tail: bool,
 }
@@ -84,7 +86,8 @@ impl World {
         let rates = [0.0, 0.7, 9.0, 30.0, 95.0, 400.0, 1e9];
         let move_bytes_per_s = rates[rng.below(7) as usize] * GRANULE as f64;
         let refusals = [0, 0, 3, 10][rng.below(4) as usize];
-        World { seed, heats, mapped, plan, placement, move_bytes_per_s, refusals, has_tail }
+        let move_ns = [0, 0, 2_000_000, 30_000_000, 250_000_000][rng.below(5) as usize];
+        World { seed, heats, mapped, plan, placement, move_bytes_per_s, move_ns, refusals, has_tail }
     }
 
     /// Whether the kernel does not move a granule behind a slice.
@@ -192,6 +195,9 @@ struct Kernel {
     refused: BTreeSet<u32>,
     slice: usize,
     moves: Moves,
+    /// What a move takes, and all have taken.
+    move_ns: u64,
+    now_ns: u64,
 }
 
 impl Kernel {
@@ -247,6 +253,7 @@ impl Pages for Shared {
         let is_refused = kernel.refused.contains(&granule);
         let move_made = (kernel.slice, granule, node == NODES[0], is_refused);
         kernel.moves.push(move_made);
+        kernel.now_ns += kernel.move_ns;
         for (address, status) in addresses.iter().zip(status) {
             assert_eq!(Kernel::granule(*address), granule, "one granule at a time");
             let is_whole = !(0..REGIONS.len()).any(|it| first_of(it) + REGIONS[it] == granule + 1);
@@ -263,6 +270,10 @@ impl Pages for Shared {
         }
         Ok(())
     }
+
+    fn clock(&mut self) -> Duration {
+        Duration::from_nanos(self.0.borrow().now_ns)
+    }
 }
 
 /// Results of the live executor: its moves, where granules lie at the
@@ -278,6 +289,7 @@ struct Done {
 fn live(world: &World) -> Done {
     let kernel = Rc::new(RefCell::new(Kernel {
         fast_pages: u64::from(world.fast_granules()) * GRANULE_PAGES,
+        move_ns: world.move_ns,
         ..Kernel::default()
     }));
     let placer = world.placement.placer(&world.plan, SLICE_NS, world.move_bytes_per_s);
@@ -369,7 +381,7 @@ fn replayed(world: &World) -> Done {
     let (outcome, placer) = replay::carry_out(&program, &memory, &how, |slice, act| {
         let is_refused = world.refuses(slice, act.granule);
         moves.push((slice, act.granule, act.to == Tier::Fast, is_refused));
-        if is_refused { Outcome::Refused } else { Outcome::Moved }
+        (if is_refused { Outcome::Refused } else { Outcome::Moved }, world.move_ns)
     });
     let taken: Vec<_> = (0..program.granules()).map(|granule| placer.tier(granule)).collect();
     Done { moves, lies: taken.clone(), taken, fast: outcome.accesses - outcome.slow, slow: outcome.slow }
@@ -378,7 +390,8 @@ fn replayed(world: &World) -> Done {
 #[test]
 fn a_replay_and_a_running_program_are_placed_alike() {
     // What happened in all of them together: a twin that never met something says nothing of it.
-    let (mut moved, mut refused, mut gone, mut by_rate) = (0, 0, 0, BTreeSet::new());
+    let (mut moved, mut refused, mut gone) = (0, 0, 0);
+    let (mut by_rate, mut by_time) = (BTreeSet::new(), BTreeMap::new());
     for seed in 0..200 {
         let world = World::new(seed);
         let (live, replayed) = (live(&world), replayed(&world));
@@ -403,11 +416,13 @@ fn a_replay_and_a_running_program_are_placed_alike() {
         // The lowest rate moves little.
         if live.moves.len() > 4 {
             by_rate.insert(world.move_bytes_per_s as u64);
+            *by_time.entry(world.move_ns).or_default() += live.moves.len();
         }
     }
+    let by_time: Vec<usize> = by_time.into_values().collect();
     assert!(
-        moved > 1000 && refused > 100 && gone > 100 && by_rate.len() == 5,
-        "{moved} {refused} {gone} {by_rate:?}"
+        moved > 1000 && refused > 100 && gone > 100 && by_rate.len() == 5 && by_time.len() == 4,
+        "{moved} {refused} {gone} {by_rate:?} {by_time:?}"
     );
 }
 

@@ -421,6 +421,22 @@ fn heat_that_moves_is_told_where_it_is() {
     }
 }
 
+#[test]
+fn what_comes_between_two_slices_is_of_none() {
+    let heat = hot_quarter(64, 2e6, 0.9);
+    let mut process = Process::new(&rates_of(&heat, |_| false), 5);
+    let all = told(&mut process, 12, |process, slice| {
+        if slice >= 8 {
+            process.waits_until(process.now_s + 4.0);
+            let mut other = heat.clone();
+            other.rotate_right(slice % 4 * 16);
+            process.set_rates(&other);
+        }
+    });
+    let accesses: Vec<f64> = all.iter().map(|heat| heat.iter().sum()).collect();
+    assert!(accesses[4..].iter().all(|it| (1e6..3e6).contains(it)), "{accesses:?}");
+}
+
 /// A window of an eighth of memory has nine tenths of all accesses, and passes through it in eight seconds.
 fn moving<const GRANULES: usize>(at_s: f64) -> Vec<f64> {
     let window = GRANULES as f64 / 8.0;

@@ -84,7 +84,7 @@ impl World {
                 self.tiers[at] = Some(act.to);
                 self.moves += 1;
             }
-            self.placer.moved(act, if failed { Outcome::Refused } else { Outcome::Moved });
+            self.placer.moved(act, if failed { Outcome::Refused } else { Outcome::Moved }, 0);
             assert!(self.in_fast() <= self.capacity, "more than fits in fast memory");
         }
         // What is too little for an exchange is kept.
@@ -347,7 +347,7 @@ fn moves(placer: &mut Placer, slice: u64, accesses: &[(u32, f32)], refused: &[u3
     while let Some(act) = placer.next_move() {
         made.push((act.granule, act.to));
         let is_refused = refused.contains(&act.granule);
-        placer.moved(act, if is_refused { Outcome::Refused } else { Outcome::Moved });
+        placer.moved(act, if is_refused { Outcome::Refused } else { Outcome::Moved }, 0);
     }
     made
 }
@@ -457,7 +457,7 @@ fn what_has_gone_when_it_was_to_be_moved_lies_nowhere() {
     placer.placed(9, Tier::Slow);
     placer.slice(&Seen { from_ns: 0, to_ns: SLICE_NS, accesses: &[] });
     let out = placer.next_move().unwrap();
-    placer.moved(out, Outcome::Absent);
+    placer.moved(out, Outcome::Absent, 0);
     assert_eq!((placer.tier(out.granule), placer.fast()), (None, 2));
     assert_eq!(placer.next_move(), Some(Act { granule: 9, to: Tier::Fast }));
 }

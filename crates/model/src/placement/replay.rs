@@ -69,16 +69,17 @@ pub fn follow_seen(program: &Program<'_>, memory: &Memory) -> Outcome {
 }
 
 fn replay(program: &Program<'_>, memory: &Memory, how: &How) -> Outcome {
-    carry_out(program, memory, how, |_, _| placing::Outcome::Moved).0
+    let took_ns = (1e9 / memory.moves_per_s) as u64;
+    carry_out(program, memory, how, |_, _| (placing::Outcome::Moved, took_ns)).0
 }
 
 /// Replays a program under a placement. `moving` is told each move and the slice behind which it is made, and says what becomes of
-/// it. Gives where accesses went, and the placement as it is at the end.
+/// it and how many nanoseconds it takes. Gives where accesses went, and the placement as it is at the end.
 pub fn carry_out(
     program: &Program<'_>,
     memory: &Memory,
     how: &How,
-    mut moving: impl FnMut(usize, Act) -> placing::Outcome,
+    mut moving: impl FnMut(usize, Act) -> (placing::Outcome, u64),
 ) -> (Outcome, Placer) {
     let options = Options {
         granules: program.granules(),
@@ -111,9 +112,9 @@ pub fn carry_out(
         placer.slice(&Seen { from_ns, to_ns, accesses: &accesses });
         outcome.resting += u64::from(placer.course() == Course::Rest);
         while let Some(act) = placer.next_move() {
-            let became = moving(slice, act);
+            let (became, took_ns) = moving(slice, act);
             outcome.moves += u64::from(became == placing::Outcome::Moved);
-            placer.moved(act, became);
+            placer.moved(act, became, took_ns);
         }
     }
     (outcome, placer)

@@ -242,8 +242,10 @@ impl<'a, P: Pages> Executor<'a, P> {
         self.report.departed_slices += u64::from(course == Course::Seen);
         self.report.resting_slices += u64::from(course == Course::Rest);
         while let Some(act) = self.placer.next_move() {
+            let before = self.mover.took;
             let outcome = self.carry_out(act);
-            self.placer.moved(act, *outcome.as_ref().unwrap_or(&Outcome::Refused));
+            let took_ns = (self.mover.took - before).as_nanos() as u64;
+            self.placer.moved(act, *outcome.as_ref().unwrap_or(&Outcome::Refused), took_ns);
             outcome?;
         }
         Ok(())

@@ -33,7 +33,7 @@ pub fn measure(nodes: [u32; 2]) -> io::Result<f64> {
         Mapping::anonymous(bytes as usize).map_err(|error| io::Error::other(error.to_string()))?;
     mapping.bytes_mut().fill(1);
     let start = mapping.bytes().as_ptr().addr() as u64;
-    let mut mover = Mover::new(ProcessPages { pid: std::process::id() });
+    let mut mover = Mover::new(ProcessPages::of(std::process::id()));
     // From wherever they were touched, which does not count.
     mover.move_range(start, start + bytes, nodes[0])?;
     let mut rates = Vec::with_capacity(ROUNDS);

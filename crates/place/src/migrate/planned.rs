@@ -50,7 +50,7 @@ pub fn run(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Res
         .then(|| Room::leave(options.fast_node, plan.fast_bytes.saturating_add(plan.small_bytes), plan));
     let begun = Instant::now();
     let mut observer = Observer::begin(&options.look, stop)?;
-    let pages = ProcessPages { pid: observer.process.pid };
+    let pages = ProcessPages::of(observer.process.pid);
     let slice_ns = options.look.slice.as_nanos() as u64;
     let placer = options.placement.placer(plan, slice_ns, options.move_bytes_per_s);
     let mut executor = Executor::new(plan, placer, [options.fast_node, options.slow_node], pages);

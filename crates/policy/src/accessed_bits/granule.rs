@@ -113,12 +113,12 @@ impl Seen {
         if window.pages > 0.0 {
             let since_s = self.read_s.replace(read_s).map_or(window.seconds, |last_s| read_s - last_s);
             self.now.push(window);
-            self.stands_s.push(since_s.max(window.seconds));
+            self.stands_s.push(since_s);
         }
     }
 
-    /// Accesses to a page in a second, in the slice that ends at `end_s`. What earlier slices saw counts where this one says little.
-    pub fn take(&mut self, end_s: f64) -> f64 {
+    /// Accesses to a page in a second of the slice. What earlier slices saw counts where this one says little.
+    pub fn take(&mut self) -> f64 {
         let pieces = pieces(&self.now);
         let per_page_s = match pieces.last() {
             Some(last) if pieces.len() > 1 => {
@@ -132,12 +132,11 @@ impl Seen {
                 // What comes next is as the last piece was.
                 self.now.drain(..last.start);
                 self.before.clear();
-                accesses / all_s
+                accesses / all_s.max(f64::MIN_POSITIVE)
             }
             _ => self.steady().per_page_s(),
         };
         self.stands_s.clear();
-        self.read_s = Some(end_s);
         self.now.drain(..).for_each(|window| add_to(&mut self.before, window));
         self.before.iter_mut().for_each(|window| {
             window.touched *= self.ageing;
@@ -484,9 +483,16 @@ impl Granule {
         self.set = self.huge_pages * HUGE_PAGES + self.small_pages;
     }
 
-    /// Accesses to its small pages in a second, and touches of pages that became resident, in the slice that ends at `end_s`.
-    pub fn take(&mut self, end_s: f64) -> (f64, u64) {
-        let small = self.small.take(end_s) * f64::from(self.small_pages);
+    /// A slice begins.
+    pub fn begin(&mut self, at_s: f64) {
+        for seen in [&mut self.small, &mut self.huge, &mut self.examined] {
+            seen.read_s = Some(at_s);
+        }
+    }
+
+    /// Accesses to its small pages in a second of the slice, and touches of pages that became resident in it.
+    pub fn take(&mut self) -> (f64, u64) {
+        let small = self.small.take() * f64::from(self.small_pages);
         (small, std::mem::take(&mut self.fresh))
     }
 }
@@ -516,7 +522,7 @@ mod tests {
             let (seconds, pages) = (0.01, 1024.0_f64);
             let touched = (pages * -(-per_s * seconds).exp_m1()).round();
             seen.add(SampleWindow { seconds, before_s: 0.0, touched, pages }, 0.0);
-            seen.take(0.0)
+            seen.take()
         };
         for per_s in [100.0, 100.0, 100.0, 2.0, 2.0, 100.0] {
             let told = slice(per_s);

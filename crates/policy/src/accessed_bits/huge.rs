@@ -73,8 +73,8 @@ impl Sampler {
         granule.examined_at.filter(holds).map(|it| it.per_s)
     }
 
-    /// Accesses to a huge page of each granule in a second, in the slice that ends at `end_s`.
-    pub(super) fn huge_rates(&mut self, end_s: f64) -> Vec<f64> {
+    /// Accesses to a huge page of each granule in a second of the slice.
+    pub(super) fn huge_rates(&mut self) -> Vec<f64> {
         let slice = self.slices;
         let mut bits: Vec<f64> = Vec::with_capacity(self.granules.len());
         for granule in &mut self.granules {
@@ -83,14 +83,14 @@ impl Sampler {
                 granule.examined_at = None;
             }
             let shortest_s = granule.huge.shortest_s();
-            let per_s = granule.huge.take(end_s);
+            let per_s = granule.huge.take();
             bits.push(per_s);
             // What was seen of its pages is given up only if bits clearly tell its rate.
             let too_fast = if granule.examined_at.is_some() { TOO_FAST / STAYS } else { TOO_FAST };
             granule.is_too_fast =
                 granule.huge_pages > 0 && per_s >= TOO_FAST_PER_S && per_s * shortest_s >= too_fast;
             if granule.examined.is_seen() {
-                let per_s = granule.examined.take(end_s) * f64::from(HUGE_PAGES);
+                let per_s = granule.examined.take() * f64::from(HUGE_PAGES);
                 granule.examined_at = Some(Examined { per_s, slice });
             }
         }

@@ -57,8 +57,8 @@ pub struct Sampler {
     threads: f64,
     /// Both clocks when the last window was opened.
     opened: Option<(f64, f64)>,
-    /// When the slice began, by the time for which the process ran.
-    ran_s: Option<f64>,
+    /// When the slice began, with its first window, by the time for which the process ran: what comes between two slices is of none.
+    began_s: Option<f64>,
     /// When the next pass is planned to begin.
     read_at_s: f64,
     passes: u64,
@@ -82,7 +82,7 @@ impl Sampler {
             piece_s: PIECE_S,
             threads: 1.0,
             opened: None,
-            ran_s: None,
+            began_s: None,
             read_at_s: 0.0,
             passes: 0,
             told: Vec::new(),
@@ -112,7 +112,10 @@ impl Sampler {
         let (now_s, ran_s) = (table.now_s(), table.ran_s());
         self.opened = Some((now_s, ran_s));
         self.read_at_s = read_at_s;
-        self.ran_s.get_or_insert(ran_s);
+        if self.began_s.is_none() {
+            self.began_s = Some(ran_s);
+            self.granules.iter_mut().for_each(|granule| granule.begin(ran_s));
+        }
         self.due.clear();
         if self.settings.clearing == Clearing::AtOnce {
             table.clear(&[Span::ALL])?;
@@ -274,10 +277,10 @@ impl Sampler {
         self.slices += 1;
         self.examinations.reckon(table.now_s());
         let ran_s = table.ran_s();
-        let slice_s = ran_s - self.ran_s.replace(ran_s).unwrap_or(ran_s);
-        let huge_rates = self.huge_rates(ran_s);
+        let slice_s = ran_s - self.began_s.take().unwrap_or(ran_s);
+        let huge_rates = self.huge_rates();
         for (granule, huge_rate) in self.granules.iter_mut().zip(huge_rates) {
-            let (small_per_s, fresh) = granule.take(ran_s);
+            let (small_per_s, fresh) = granule.take();
             let huge_per_s = huge_rate * f64::from(granule.huge_pages);
             let accesses = (small_per_s + huge_per_s) * slice_s + fresh as f64;
             if accesses > 0.0 {

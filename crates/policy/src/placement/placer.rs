@@ -130,10 +130,11 @@ impl Placer {
         Some(act)
     }
 
-    /// Notes the outcome of the move that was asked for.
-    pub fn moved(&mut self, act: Act, outcome: Outcome) {
+    /// Notes the outcome of the move that was asked for, and how long it took.
+    pub fn moved(&mut self, act: Act, outcome: Outcome, took_ns: u64) {
         let asked = self.in_flight.take();
         assert_eq!(asked, Some(act), "the answer to another move than was asked for");
+        self.allowance.took(took_ns);
         self.follower.done(act, outcome);
         if outcome == Outcome::Absent {
             self.homes.there(act.granule, false);
