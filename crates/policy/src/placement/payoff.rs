@@ -101,9 +101,10 @@ const REST_SLICES: [u32; 2] = [16, 4096];
 struct Loss(f64);
 
 impl Loss {
-    /// Of a slice, as a share of a slice's accesses; a gain if below 0, of which as much is kept as may be lost.
+    /// Of a slice, as a share of a usual slice's accesses; a gain if below 0, of which as much is kept as may be lost. More than all
+    /// accesses of a usual slice are not lost in one: of a slice that seems to have many times more, the estimate may be wrong.
     fn add(&mut self, share: f64, most: f64) {
-        self.0 = (self.0 + share - LOSS_FREE).max(-most);
+        self.0 = (self.0 + share.clamp(-1.0, 1.0) - LOSS_FREE).max(-most);
     }
 }
 
@@ -353,6 +354,21 @@ mod tests {
             courses(&mut payoff, 6, [0.0, 0.0, 0.0, 99.0])[3..],
             [Course::Plan, Course::Rest, Course::Rest]
         );
+    }
+
+    #[test]
+    fn a_slice_that_seems_to_have_many_times_more_accesses_ends_no_course() {
+        let mut payoff = Payoff::new(true, false);
+        let many = Shares { accesses: 5000.0, undisturbed: 5000.0, ..Shares::default() };
+        for _ in 0..9 {
+            courses(&mut payoff, 10, [60.0, 60.0, 0.0, 60.0]);
+            let mut one = payoff.clone();
+            one.slice(&many, &many);
+            assert_eq!(one.course(), Course::Plan);
+        }
+        // As many in each of them are what they are.
+        (0..3).for_each(|_| payoff.slice(&many, &many));
+        assert_eq!(payoff.course(), Course::Rest);
     }
 
     #[test]

@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(in_slice(SECOND / 100), 10);
         // The last one may take longer, and the next slice has less for it.
         assert_eq!((0..4).map(|_| in_slice(SECOND / 8)).collect::<Vec<_>>(), [1, 1, 1, 1]);
-        assert_eq!((0..7).map(|_| in_slice(SECOND / 4)).collect::<Vec<_>>(), [0, 1, 0, 0, 1, 0, 1]);
+        assert_eq!((0..7).map(|_| in_slice(SECOND / 4)).collect::<Vec<_>>(), [0, 1, 0, 1, 0, 0, 1]);
     }
 
     #[test]
