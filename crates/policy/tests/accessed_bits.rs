@@ -48,6 +48,8 @@ struct Process {
     shares_processor: bool,
     /// Whether others take its processor away, at any time, for some milliseconds each.
     is_interrupted: bool,
+    /// Whether it waits for something else and does not run at all.
+    is_waiting: bool,
     rng: Rng,
     /// Where heat moves all the time: accesses to each granule in a second, at a time.
     rates_at: Option<fn(f64) -> Vec<f64>>,
@@ -62,6 +64,8 @@ struct Process {
     set_again: u64,
     /// Huge pages that were mapped page by page.
     mapped_by_pages: u64,
+    /// Granules that were read.
+    read: usize,
 }
 
 impl Process {
@@ -83,6 +87,7 @@ impl Process {
             ran_s: 0.0,
             shares_processor: false,
             is_interrupted: false,
+            is_waiting: false,
             rng: Rng::seeded(seed),
             rates_at: None,
             rates_from_s: 1.0,
@@ -91,6 +96,7 @@ impl Process {
             next: 0,
             set_again: 0,
             mapped_by_pages: 0,
+            read: 0,
         }
     }
 
@@ -149,7 +155,11 @@ impl Process {
         const TURN_S: f64 = 8.3e-3;
         const RUNS_S: f64 = 2.9e-3;
         let until = |at_s: f64| (at_s / TURN_S).floor() * RUNS_S + (at_s % TURN_S).min(RUNS_S);
-        if self.is_interrupted { until(self.now_s + seconds) - until(self.now_s) } else { seconds }
+        match (self.is_waiting, self.is_interrupted) {
+            (true, _) => 0.0,
+            (false, true) => until(self.now_s + seconds) - until(self.now_s),
+            (false, false) => seconds,
+        }
     }
 
     fn map_by_pages(&mut self, address: u64) {
@@ -236,6 +246,7 @@ impl PageTable for Process {
             return Ok(false);
         }
         let last = (self.next + PIECE).min(self.blocks.len() / 2);
+        self.read += last - self.next;
         for granule in self.next..last {
             let start = granule as u64 * GRANULE_BYTES;
             let mut it = Told {
@@ -529,6 +540,24 @@ fn what_is_not_accessed_costs_nothing_and_is_not_told() {
     let mut process = Process::new(&[vec![(0.0, false); 256], vec![(0.0, true); 256]].concat(), 2);
     let told = told(&mut process, 3, |_, _| {});
     assert_eq!((sum(&told).iter().sum::<f64>(), process.set_again), (0.0, 0));
+}
+
+#[test]
+fn a_process_that_waits_is_not_read_and_one_that_runs_again_is_told() {
+    let heat = hot_quarter(64, 2e6, 0.9);
+    let mut process = Process::new(&rates_of(&heat, |_| false), 6);
+    let mut read = Vec::new();
+    let all = told(&mut process, 16, |process, slice| {
+        read.push(std::mem::take(&mut process.read));
+        process.is_waiting = (4..12).contains(&slice);
+        let rates = if process.is_waiting { vec![0.0; 64] } else { heat.clone() };
+        process.set_rates(&rates);
+    });
+    // That it waits for most of the time shows after some windows.
+    assert!(read[4] > 128 && read[6] <= 128 && read[8..=12] == [0; 5] && read[13] > 128, "{read:?}");
+    let accesses: Vec<f64> = all.iter().map(|heat| heat.iter().sum()).collect();
+    assert!(accesses[4..12].iter().all(|it| *it == 0.0), "{accesses:?}");
+    assert!(accesses[12..].iter().all(|it| (1e6..3e6).contains(it)), "{accesses:?}");
 }
 
 #[test]

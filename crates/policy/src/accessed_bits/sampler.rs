@@ -62,6 +62,8 @@ pub struct Sampler {
     /// When the next pass is planned to begin.
     read_at_s: f64,
     passes: u64,
+    /// How long the process had run when the last pass began, of one that waits for most of the time.
+    passed_s: Option<f64>,
     told: Vec<Told>,
     /// Of huge pages.
     pub(super) examinations: TokenBucket,
@@ -85,6 +87,7 @@ impl Sampler {
             began_s: None,
             read_at_s: 0.0,
             passes: 0,
+            passed_s: None,
             told: Vec::new(),
             examinations: TokenBucket::new(EXAMINED_PER_S, EXAMINED_MAX),
             shared_files: SharedFiles::new(settings),
@@ -214,11 +217,19 @@ impl Sampler {
         Ok(())
     }
 
-    /// Walks over all mappings: clears what is to be read soon, and takes in what the kernel tells.
+    /// Walks over all mappings: clears what is to be read soon, and takes in what the kernel tells. Of a process that waits, and has not run
+    /// since the last pass began, all that is known.
     ///
     /// # Errors
     /// If the process cannot be looked at any more.
     pub fn pass<P: PageTable>(&mut self, table: &mut P) -> Result<(), P::Error> {
+        if self.threads <= RUNS {
+            let ran_s = table.ran_s();
+            if self.passed_s.replace(ran_s) == Some(ran_s) {
+                self.opened = None;
+                return Ok(());
+            }
+        }
         let (pass_s, mut paused_s) = (table.now_s(), 0.0);
         let is_first = self.passes == 0;
         let mut at = 0;
