@@ -19,6 +19,8 @@ struct World {
     slow: f64,
     moves: usize,
     tried: usize,
+    /// What a move takes.
+    move_ns: u64,
 }
 
 impl World {
@@ -48,6 +50,7 @@ impl World {
             slow: 0.0,
             moves: 0,
             tried: 0,
+            move_ns: 0,
         }
     }
 
@@ -84,7 +87,7 @@ impl World {
                 self.tiers[at] = Some(act.to);
                 self.moves += 1;
             }
-            self.placer.moved(act, if failed { Outcome::Refused } else { Outcome::Moved }, 0);
+            self.placer.moved(act, if failed { Outcome::Refused } else { Outcome::Moved }, self.move_ns);
             assert!(self.in_fast() <= self.capacity, "more than fits in fast memory");
         }
         // What is too little for an exchange is kept.
@@ -114,7 +117,7 @@ fn sweep_slice(slice: u64, granules: u32, per_slice: u32) -> Vec<(u32, f32)> {
 fn a_sweep_is_met_in_fast_memory() {
     let (granules, per_slice) = (120, 12);
     let sweep = Sweep { first: 0, granules, granules_per_s: 120.0, hot: 12, window: 30, every: 1 };
-    let schedule = Schedule { always: (0..30).collect(), sweeps: vec![sweep], phases: Vec::new() };
+    let schedule = Schedule { always: (0..30).collect(), sweeps: vec![sweep], ..Schedule::default() };
     let mut planned = World::new(options(granules, 60, schedule), 1000);
     let mut untouched = World::new(options(granules, 60, Schedule::default()), 0);
     for slice in 0..100 {
@@ -137,7 +140,7 @@ fn of_a_sweep_that_is_faster_than_moves_are_every_so_manieth_granule_is_met() {
         let sweep = Sweep { first: 0, granules, granules_per_s: 120.0, hot: 12, window, every };
         let always: Vec<u32> =
             (0..granules).filter(|at| every == 1 || at % every > 0).take(60 - window as usize).collect();
-        let schedule = Schedule { always, sweeps: vec![sweep], phases: Vec::new() };
+        let schedule = Schedule { always, sweeps: vec![sweep], ..Schedule::default() };
         let mut world = World::new(options(granules, 60, schedule), moves);
         for slice in 0..100 {
             world.run(&sweep_slice(slice, granules, per_slice), |_| false);
@@ -153,7 +156,7 @@ fn of_a_sweep_that_is_faster_than_moves_are_every_so_manieth_granule_is_met() {
 fn a_sweep_downward_and_at_another_speed_is_met_too() {
     let granules = 120;
     let sweep = Sweep { first: 0, granules, granules_per_s: -100.0, hot: 12, window: 40, every: 1 };
-    let schedule = Schedule { always: (0..20).collect(), sweeps: vec![sweep], phases: Vec::new() };
+    let schedule = Schedule { always: (0..20).collect(), sweeps: vec![sweep], ..Schedule::default() };
     let mut world = World::new(options(granules, 60, schedule), 1000);
     for slice in 0..200 {
         let accesses: Vec<_> = sweep_slice(slice, granules, 12)
@@ -176,6 +179,30 @@ fn phases_bring_their_own() {
         world.run(&accesses, |_| false);
     }
     assert!(world.slow_share() < 0.15, "{}", world.slow_share());
+}
+
+#[test]
+fn phases_that_end_before_their_moves_are_not_followed() {
+    let phase = |from: u32| Phase { granules: (from..from + 40).collect() };
+    let run = |phase_ns: Option<u64>, move_ns: u64| {
+        let schedule =
+            Schedule { phases: vec![phase(0), phase(40), phase(80)], phase_ns, ..Schedule::default() };
+        let mut world = World { move_ns, ..World::new(options(120, 40, schedule), 1000) };
+        for slice in 0..600_u64 {
+            let first = (slice / 10 % 3) as u32 * 40;
+            let accesses: Vec<_> = (first..first + 40).map(|granule| (granule, 1.0)).collect();
+            world.run(&accesses, |_| false);
+        }
+        world
+    };
+    // A quarter of a phase is enough for its moves.
+    assert!(run(None, 3_000_000).slow_share() < 0.3);
+    // Moves are as fast as is assumed until they are known to be slower; phases as long as the plan says until they are known to be shorter.
+    for phase_ns in [None, Some(3600 * 10 * SLICE_NS)] {
+        let slow = run(phase_ns, 20_000_000);
+        assert!(slow.moves <= 500, "{phase_ns:?}: {}", slow.moves);
+        assert!(slow.slow_share() < 2.0 / 3.0 + 0.02, "{phase_ns:?}: {}", slow.slow_share());
+    }
 }
 
 #[test]
@@ -325,6 +352,7 @@ fn a_schedule_that_names_what_does_not_exist_is_followed_as_far_as_it_does() {
         always: vec![3, 1000, 4],
         sweeps: vec![sweep, still],
         phases: vec![Phase { granules: vec![7, u32::MAX] }],
+        phase_ns: Some(0),
     };
     let mut world = World::new(options(10, 2, schedule), 10);
     for _ in 0..5 {
@@ -480,7 +508,7 @@ proptest! {
             Sweep { first, granules, granules_per_s, hot, window, every }
         });
         let phases = phases.into_iter().map(|granules| Phase { granules }).collect();
-        let schedule = Schedule { always, sweeps: sweep.into_iter().collect(), phases };
+        let schedule = Schedule { always, sweeps: sweep.into_iter().collect(), phases, ..Schedule::default() };
         let what = Options { live, ..options(60, fast, schedule) };
         let mut world = if is_bound { World::bound(what, moves_max) } else { World::new(what, moves_max) };
         let accesses: Vec<(u32, f32)> = (0..60).zip(heat).filter(|(_, heat)| *heat > 0.0).collect();
@@ -509,7 +537,7 @@ proptest! {
             Sweep { first, granules, granules_per_s, hot, window, every }
         });
         let phases = vec![Phase { granules: (0..granules / 2).collect() }, Phase::default()];
-        let schedule = Schedule { always, sweeps: sweep.into_iter().collect(), phases };
+        let schedule = Schedule { always, sweeps: sweep.into_iter().collect(), phases, ..Schedule::default() };
         let what = Options { granules, fast_granules: fast, schedule, live, half_life_ns: SLICE_NS };
         let mut world = World::new(what.clone(), moves_max);
         let mut twin = World::new(what, moves_max);

@@ -3,7 +3,7 @@
 
 use tiermem_policy::placement::{self as follow, Schedule};
 
-use super::phases::{FoundPhase, phases};
+use super::phases::{self, FoundPhase};
 use super::plan::{Assumed, Phase, Plan, PlannedRegion, Predicted, Span, Sweep};
 use super::program::{Program, by_heat};
 use super::replay::{self, Memory, Outcome};
@@ -99,6 +99,7 @@ impl Draft {
             always: self.always.clone(),
             sweeps: self.sweeps.iter().map(|sweep| sweep.follow).collect(),
             phases: self.phases.iter().map(phase).collect(),
+            phase_ns: phases::typical_ns(self.phases.iter().flat_map(|(began_ns, _)| began_ns)),
         }
     }
 
@@ -166,7 +167,7 @@ impl Draft {
 
     /// A draft with the granules that every phase needs, always, and for each phase the further granules that it needs.
     fn with_phases(program: &Program<'_>, memory: &Memory) -> Option<Draft> {
-        let phases = phases(program);
+        let phases = phases::find(program);
         if phases.len() < 2 {
             return None;
         }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use tiermem_policy::placement::{self as follow, Schedule};
 
+use super::phases;
 use super::plan::{Plan, PlannedRegion, Span};
 
 /// A region's size may differ by such a part of what was recorded, or a granule.
@@ -162,6 +163,7 @@ impl Plan {
             always: all(&self.always),
             sweeps: self.sweeps.iter().map(sweep).collect(),
             phases: self.phases.iter().map(|phase| follow::Phase { granules: all(&phase.spans) }).collect(),
+            phase_ns: phases::typical_ns(self.phases.iter().flat_map(|phase| &phase.began_ns)),
         }
     }
 

@@ -46,8 +46,17 @@ impl FoundPhase {
     }
 }
 
+/// How long phases last that began at these times, all phases together: the median. `None` if there was no change.
+pub(super) fn typical_ns<'a>(began_ns: impl Iterator<Item = &'a u64>) -> Option<u64> {
+    let mut began_ns: Vec<u64> = began_ns.copied().collect();
+    began_ns.sort_unstable();
+    let mut lasted: Vec<u64> = began_ns.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    lasted.sort_unstable();
+    lasted.get(lasted.len() / 2).copied()
+}
+
 /// The phases of a program, in the order in which they first come.
-pub(super) fn phases(program: &Program<'_>) -> Vec<FoundPhase> {
+pub(super) fn find(program: &Program<'_>) -> Vec<FoundPhase> {
     let mut phases: Vec<FoundPhase> = Vec::new();
     let (mut accesses, mut before) = (Vec::new(), None);
     for slice in 0..program.slices().len() {

@@ -61,6 +61,8 @@ pub struct Schedule {
     pub sweeps: Vec<Sweep>,
     /// Phases.
     pub phases: Vec<Phase>,
+    /// How long a phase lasts; `None` if that is not known.
+    pub phase_ns: Option<u64>,
 }
 
 /// How a program's memory is to be followed.
@@ -88,6 +90,9 @@ enum GranuleState {
     Moving(Tier),
 }
 
+/// A phase is followed if all of its moves take at most such a part of the time that a phase lasts: in a longer time they would bring in
+/// what the next phase does not use, and always be behind.
+const PHASE_MOVES: f64 = 0.5;
 /// A phase replaces another if it has this many times its accesses seen.
 const PHASE_MARGIN: f64 = 1.1;
 /// A granule replaces another by its heat alone if it is this many times hotter: moves cost more than a small difference saves.
@@ -112,6 +117,10 @@ pub(super) struct Follower {
     fast: u32,
     positions: Vec<Position>,
     phase: Option<usize>,
+    /// Since when, whether it is worth its moves, and how long phases last.
+    phase_since_ns: u64,
+    follows_phase: bool,
+    phase_ns: Option<f64>,
     heat: Decaying,
     undisturbed: Undisturbed,
     payoff: Payoff,
@@ -154,6 +163,9 @@ impl Follower {
             fast: 0,
             positions,
             phase: None,
+            phase_since_ns: 0,
+            follows_phase: false,
+            phase_ns: options.schedule.phase_ns.map(|ns| ns as f64),
             heat,
             undisturbed: Undisturbed::new(count, options.fast_granules),
             payoff: Payoff::new(options.schedule != Schedule::default(), options.live),
@@ -237,8 +249,9 @@ impl Follower {
         }
     }
 
-    /// Takes in the accesses of a stretch of time. Without observations hotspots are assumed to move on at their last speed.
-    pub fn observe(&mut self, seen: &Seen<'_>) {
+    /// Takes in the accesses of a stretch of time, and how long a move takes. Without observations hotspots are assumed to move on at their
+    /// last speed.
+    pub fn observe(&mut self, seen: &Seen<'_>, move_ns: f64) {
         self.slice_ns = seen.to_ns.saturating_sub(seen.from_ns);
         let all: f64 = seen.accesses.iter().map(|(_, count)| f64::from(*count)).sum();
         if all <= 0.0 {
@@ -258,24 +271,34 @@ impl Follower {
                 position.seen(place, seen.from_ns + self.slice_ns / 2);
             }
         }
-        self.choose_phase(seen.accesses);
+        self.choose_phase(seen, move_ns);
         self.heat.add(seen.to_ns, seen.accesses);
     }
 
     /// Chooses the phase whose granules have the most of the accesses seen.
-    fn choose_phase(&mut self, accesses: &[(u32, f32)]) {
+    fn choose_phase(&mut self, seen: &Seen<'_>, move_ns: f64) {
         if self.options.schedule.phases.is_empty() {
             return;
         }
         let mut best =
-            (self.phase, self.phase.map_or(0.0, |at| self.seen_of_phase(at, accesses)) * PHASE_MARGIN);
+            (self.phase, self.phase.map_or(0.0, |at| self.seen_of_phase(at, seen.accesses)) * PHASE_MARGIN);
         for at in 0..self.options.schedule.phases.len() {
-            let share = self.seen_of_phase(at, accesses);
+            let share = self.seen_of_phase(at, seen.accesses);
             if share > best.1 {
                 best = (Some(at), share);
             }
         }
-        self.phase = best.0;
+        let Some(next) = best.0.filter(|_| best.0 != self.phase) else { return };
+        let lasted_ns = (seen.to_ns - self.phase_since_ns) as f64;
+        if self.phase.replace(next).is_some() {
+            self.phase_ns = Some(self.phase_ns.map_or(lasted_ns, |ns| f64::midpoint(ns, lasted_ns)));
+        }
+        self.phase_since_ns = seen.to_ns;
+        let is_slow = |granule: &&u32| self.places[**granule as usize] == GranuleState::At(Tier::Slow);
+        let comes = self.options.schedule.phases[next].granules.iter().filter(is_slow).count();
+        // As many go out for it.
+        let moves_ns = 2.0 * comes as f64 * move_ns;
+        self.follows_phase = self.phase_ns.is_none_or(|ns| moves_ns <= ns * PHASE_MOVES);
     }
 
     fn seen_of_phase(&mut self, phase: usize, accesses: &[(u32, f32)]) -> f64 {
@@ -364,7 +387,7 @@ impl Follower {
     fn want_by_plan(&mut self, now_ns: u64) {
         self.wanted.clear();
         self.stamp += 1;
-        let Follower { options, wanted, stamps, stamp, positions, phase, .. } = self;
+        let Follower { options, wanted, stamps, stamp, positions, phase, follows_phase, .. } = self;
         let mut want = |granule: u32, wanted: &mut Vec<u32>| {
             if std::mem::replace(&mut stamps[granule as usize], *stamp) != *stamp {
                 wanted.push(granule);
@@ -383,6 +406,7 @@ impl Follower {
             let moving = (0..sweep.granules).map(ahead).filter(|granule| sweep.moves(*granule));
             moving.take(sweep.window as usize).for_each(|granule| want(granule, wanted));
         }
+        let phase = phase.filter(|_| *follows_phase);
         if let Some(phase) = phase.and_then(|at| options.schedule.phases.get(at)) {
             phase.granules.iter().for_each(|granule| want(*granule, wanted));
         }

@@ -116,7 +116,7 @@ impl Placer {
     /// A slice of time is over, with these accesses. Unused allowance for moves lapses.
     pub fn slice(&mut self, seen: &Seen<'_>) {
         assert!(self.in_flight.is_none(), "a move that was asked for was not answered");
-        self.follower.observe(seen);
+        self.follower.observe(seen, self.allowance.move_ns());
         self.allowance.slice(seen.to_ns.saturating_sub(seen.from_ns));
         self.follower.step(seen.to_ns);
     }

@@ -20,12 +20,15 @@ pub struct RateLimit {
     left: f64,
     /// For how long; below 0 what the last move took too much.
     left_ns: f64,
+    /// What a move took of late.
+    move_ns: f64,
 }
 
 impl RateLimit {
     /// At most `granules_per_s` granules in a second, out of and into fast memory together; infinite for no limit.
     pub fn new(granules_per_s: f64) -> Self {
-        RateLimit { granules_per_s: granules_per_s.max(0.0), left: 0.0, left_ns: 0.0 }
+        let granules_per_s = granules_per_s.max(0.0);
+        RateLimit { granules_per_s, left: 0.0, left_ns: 0.0, move_ns: 1e9 / granules_per_s }
     }
 
     /// A slice of `slice_ns` has passed.
@@ -52,6 +55,12 @@ impl RateLimit {
     /// A move has taken so long.
     pub fn took(&mut self, took_ns: u64) {
         self.left_ns -= took_ns as f64;
+        self.move_ns += (took_ns as f64 - self.move_ns) / 8.0;
+    }
+
+    /// How long a move takes: by the rate, and of late.
+    pub fn move_ns(&self) -> f64 {
+        self.move_ns
     }
 }
 
