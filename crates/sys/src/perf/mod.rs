@@ -2,6 +2,7 @@
 //! births of processes, none of which needs hardware counters. Watching another process needs CAP_PERFMON or root.
 
 mod faults;
+mod first_touches;
 mod mappings;
 mod ring;
 mod run_clock;
@@ -12,6 +13,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 pub use faults::FaultWatch;
+pub use first_touches::{FirstTouchWatch, StackCopy, TouchChange, TouchEvent};
 pub use mappings::{MappingWatch, NewMapping};
 pub use run_clock::RunClock;
 pub use tasks::{TaskChange, TaskEvent, TaskWatch};

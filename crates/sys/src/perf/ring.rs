@@ -36,6 +36,8 @@ pub(super) struct Record<'a> {
     at: u64,
     /// Its type.
     pub kind: u32,
+    /// Flags of its kind.
+    pub flags: u16,
     /// Words behind the header.
     words: u64,
 }
@@ -44,6 +46,14 @@ impl Record<'_> {
     /// A word behind the header.
     pub fn word(&self, number: u64) -> u64 {
         self.ring.word(self.at + 8 + number * 8)
+    }
+
+    /// The text from a word on, which ends with a zero or `behind` words before the record's end.
+    pub fn text(&self, from: u64, behind: u64) -> String {
+        let words = from..self.words.saturating_sub(behind);
+        let bytes: Vec<u8> = words.flat_map(|word| self.word(word).to_ne_bytes()).collect();
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
     }
 
     /// The last word.
@@ -114,7 +124,8 @@ impl Ring {
             // The header: type of 32 bits, 16 bits of flags, length of 16 bits.
             let header = self.word(tail);
             let (kind, length) = (header as u32, header >> 48);
-            let record = Record { ring: self, at: tail, kind, words: (length / 8).saturating_sub(1) };
+            let words = (length / 8).saturating_sub(1);
+            let record = Record { ring: self, at: tail, kind, flags: (header >> 32) as u16, words };
             match kind {
                 // The event's number, then how many.
                 RECORD_LOST => lost += record.word(1),

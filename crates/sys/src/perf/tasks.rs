@@ -11,20 +11,18 @@ use super::{Attributes, online_cpus, open_software};
 
 /// Bytes of each processor's ring: more than 1,000 births.
 const RING_BYTES: usize = 128 << 10;
-const COMM: u64 = 1 << 9;
-const TASK: u64 = 1 << 13;
+pub(super) const COMM: u64 = 1 << 9;
+pub(super) const TASK: u64 = 1 << 13;
 /// All records end with what a sample would have: the time.
-const SAMPLE_ID_ALL: u64 = 1 << 18;
+pub(super) const SAMPLE_ID_ALL: u64 = 1 << 18;
 const SAMPLE_TIME: u64 = 1 << 2;
-const USE_CLOCK: u64 = 1 << 25;
+pub(super) const USE_CLOCK: u64 = 1 << 25;
 /// `CLOCK_MONOTONIC`, in the half of a word where it is.
-const MONOTONIC: u64 = 1 << 32;
-const CLOCK_AT: usize = 4;
-const RECORD_COMM: u32 = 3;
+pub(super) const MONOTONIC: u64 = 1 << 32;
+pub(super) const CLOCK_AT: usize = 4;
+pub(super) const RECORD_COMM: u32 = 3;
 const RECORD_EXIT: u32 = 4;
-const RECORD_FORK: u32 = 7;
-/// The longest name of a process.
-const NAME_BYTES: usize = 16;
+pub(super) const RECORD_FORK: u32 = 7;
 
 /// What has happened to a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,17 +111,10 @@ fn change(record: &Record<'_>) -> Option<(u32, TaskChange)> {
     let change = match record.kind {
         RECORD_FORK if pid != other => TaskChange::Born { parent: other },
         RECORD_EXIT if pid == thread => TaskChange::Ended,
-        RECORD_COMM if pid == other => TaskChange::Named(name(record)),
+        RECORD_COMM if pid == other => TaskChange::Named(record.text(1, 1)),
         _ => return None,
     };
     Some((pid, change))
-}
-
-fn name(record: &Record<'_>) -> String {
-    let bytes: Vec<u8> =
-        (1..=NAME_BYTES as u64 / 8).flat_map(|word| record.word(word).to_ne_bytes()).collect();
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 #[cfg(test)]
