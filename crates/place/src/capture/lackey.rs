@@ -292,6 +292,7 @@ impl Counter {
             }],
             processes: Vec::new(),
             regions: placed.regions,
+            sites: None,
             cost: Cost { wall_s: wall.as_secs_f64(), ..Cost::default() },
             notes,
         };

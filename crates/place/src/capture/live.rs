@@ -172,6 +172,7 @@ impl Recorder<'_, '_> {
             sources: sources.collect(),
             processes: Vec::new(),
             regions: Vec::new(),
+            sites: None,
             cost: self.cost(),
             notes: self.notes(slices),
         }

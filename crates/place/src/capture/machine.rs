@@ -49,6 +49,7 @@ pub fn record(
         began_unix_ns,
         granule_bytes: options.granule_bytes,
         sources: vec![damon.describe()],
+        sites: None,
         cost: Cost {
             wall_s: begun.elapsed().as_secs_f64(),
             recorder_cpu_s: (cpu_time::thread_cpu_time() - cpu_before).as_secs_f64(),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Rss;
+use super::{Rss, Sites};
 
 /// Metadata of a recording, stored as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct Head {
     pub processes: Vec<Process>,
     /// The regions that samples lie in, and regions that were mapped and never accessed.
     pub regions: Vec<Region>,
+    /// Which code first touched the memory, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sites: Option<Sites>,
     /// The cost of recording.
     pub cost: Cost,
     /// Notes for readers: events that could not be followed or were lost.

@@ -34,6 +34,7 @@ impl Recording {
             head.command.clone_from(&process.command);
             head.executable = process.executable.clone();
         }
+        head.sites = head.sites.map(|sites| sites.of_process(index));
         head.processes = vec![Process { parent: None, ..process }];
         Recording { head, samples }
     }

@@ -24,6 +24,7 @@ impl Recording {
             *region =
                 Region { first_slice, last_slice: last_slice.max(first_slice), ..std::mem::take(region) };
         }
+        head.sites = head.sites.map(|sites| sites.of_slices(slices));
         for process in &mut head.processes {
             process.rss = process.rss.of_slices(slices);
         }

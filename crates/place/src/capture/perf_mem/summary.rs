@@ -88,6 +88,7 @@ pub(super) fn finish(
         }],
         processes: Vec::new(),
         regions: placed.regions,
+        sites: None,
         cost: Cost { wall_s: times.map_or(0.0, |(a, b)| (b - a) as f64 / 1e9), ..Cost::default() },
         notes,
     };
