@@ -140,8 +140,7 @@ fn read(file: impl Read + Seek) -> Option<(Vec<LoadSegment>, Sections)> {
         let is_plain = header.sh_flags(endian).0 & object::elf::SHF_COMPRESSED.0 == 0;
         if header.sh_size(endian) <= SECTION_BYTES_MAX && is_plain && place.is_none() {
             let bytes = header.data(endian, data).ok().filter(|it| !it.is_empty());
-            *place =
-                bytes.map(|bytes| Section { address: header.sh_addr(endian), data: Arc::from(bytes) });
+            *place = bytes.map(|bytes| Section { address: header.sh_addr(endian), data: Arc::from(bytes) });
         }
     }
     Some((segments, sections))

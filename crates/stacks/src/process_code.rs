@@ -72,7 +72,8 @@ impl ProcessCode {
             self.mappings.remove(&before);
             self.unwinder.remove_module(before);
         }
-        let file = image.and_then(|(number, image, offset)| Some((number, image, image.bias(start, offset)?)));
+        let file =
+            image.and_then(|(number, image, offset)| Some((number, image, image.bias(start, offset)?)));
         if let Some((_, image, bias)) = file {
             let path = image.path().to_owned();
             self.unwinder.add_module(Module::new(path, start..end, bias, image.unwind_info()));

@@ -10,22 +10,84 @@ use crate::Frame;
 
 /// How the names of such files begin; a version may follow, or the end.
 const FILES: &[&str] = &[
-    "ld-linux", "ld-musl", "ld-2.", "libc", "libm", "libmvec", "libpthread", "librt", "libdl", "libgcc_s", "libstdc++",
-    "libc++", "libc++abi", "libgomp", "libomp", "libiomp5", "libjemalloc", "libtcmalloc", "libtcmalloc_minimal", "libmimalloc",
+    "ld-linux",
+    "ld-musl",
+    "ld-2.",
+    "libc",
+    "libm",
+    "libmvec",
+    "libpthread",
+    "librt",
+    "libdl",
+    "libgcc_s",
+    "libstdc++",
+    "libc++",
+    "libc++abi",
+    "libgomp",
+    "libomp",
+    "libiomp5",
+    "libjemalloc",
+    "libtcmalloc",
+    "libtcmalloc_minimal",
+    "libmimalloc",
     "libhoard",
 ];
 /// What the paths of source files have in them.
-const SOURCES: &[&str] = &["/include/c++/", "/rustc/", "/library/alloc/src/", "/library/core/src/", "/library/std/src/"];
+const SOURCES: &[&str] =
+    &["/include/c++/", "/rustc/", "/library/alloc/src/", "/library/core/src/", "/library/std/src/"];
 /// Functions of the C library, where they are linked into the program.
 const FUNCTIONS: &[&str] = &[
-    "malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc", "posix_memalign", "free", "memset", "memcpy",
-    "memmove", "bzero", "sysmalloc", "_int_malloc", "_int_realloc", "_int_memalign", "_int_free", "malloc_consolidate",
-    "ptmalloc_init", "tcache_init", "read", "__read", "pread64", "fread", "strcpy", "strdup", "clear_page", "alloc_perturb",
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "free",
+    "memset",
+    "memcpy",
+    "memmove",
+    "bzero",
+    "sysmalloc",
+    "_int_malloc",
+    "_int_realloc",
+    "_int_memalign",
+    "_int_free",
+    "malloc_consolidate",
+    "ptmalloc_init",
+    "tcache_init",
+    "read",
+    "__read",
+    "pread64",
+    "fread",
+    "strcpy",
+    "strdup",
+    "clear_page",
+    "alloc_perturb",
 ];
 /// How names of functions begin.
 const PREFIXES: &[&str] = &[
-    "__memset_", "__memcpy_", "__memmove_", "__libc_", "__GI_", "_IO_", "operator new", "operator delete", "runtime.", "alloc::",
-    "core::", "std::", "<alloc::", "<core::", "<std::", "__rust_", "__rustc", "__rdl_", "__gnu_cxx::", "compiler_builtins::",
+    "__memset_",
+    "__memcpy_",
+    "__memmove_",
+    "__libc_",
+    "__GI_",
+    "_IO_",
+    "operator new",
+    "operator delete",
+    "runtime.",
+    "alloc::",
+    "core::",
+    "std::",
+    "<alloc::",
+    "<core::",
+    "<std::",
+    "__rust_",
+    "__rustc",
+    "__rdl_",
+    "__gnu_cxx::",
+    "compiler_builtins::",
 ];
 
 /// Whether a frame is the run-time library's.
@@ -47,10 +109,13 @@ fn is_runtime(frame: &Frame) -> bool {
     is_file || is_source || is_function
 }
 
-/// Which of a stack's frames, the innermost first, is its site; the innermost if all are the run-time library's. `None` if there is none.
-pub fn site_of(frames: &[Frame]) -> Option<usize> {
-    let site = frames.iter().position(|frame| !is_runtime(frame));
-    site.or(if frames.is_empty() { None } else { Some(0) })
+/// Which of a stack's frames, the innermost first, is its site, and whether it is the run-time library's for want of another: then it is
+/// the innermost. `None` if there is no frame.
+pub fn site_of(frames: &[Frame]) -> Option<(usize, bool)> {
+    match frames.iter().position(|frame| !is_runtime(frame)) {
+        Some(site) => Some((site, false)),
+        None => (!frames.is_empty()).then_some((0, true)),
+    }
 }
 
 #[cfg(test)]
@@ -64,7 +129,7 @@ mod tests {
 
     fn site(frames: &[(&str, &str, &str)]) -> Option<usize> {
         let frames: Vec<Frame> = frames.iter().map(|(a, b, c)| frame(a, b, c)).collect();
-        site_of(&frames)
+        site_of(&frames).map(|(site, _)| site)
     }
 
     #[test]
@@ -109,5 +174,7 @@ mod tests {
         assert_eq!(site(&[("/lib/libc.so.6", "memset", ""), ("/lib/libc.so.6", "start", "")]), Some(0));
         assert_eq!(site(&[("", "", "")]), Some(0));
         assert_eq!(site(&[]), None);
+        assert_eq!(site_of(&[frame("/lib/libc.so.6", "memset", "")]), Some((0, true)));
+        assert_eq!(site_of(&[frame("/app", "main", "")]), Some((0, false)));
     }
 }

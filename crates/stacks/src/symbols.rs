@@ -39,11 +39,8 @@ pub struct Frame {
 /// After the deadline they have offsets alone.
 pub fn name(image: &Image, addresses: &[u64], deadline: Instant) -> Vec<Vec<Frame>> {
     let module = image.path();
-    let unnamed = |address: u64| Frame {
-        module: Some(module.to_owned()),
-        offset: address,
-        ..Frame::default()
-    };
+    let unnamed =
+        |address: u64| Frame { module: Some(module.to_owned()), offset: address, ..Frame::default() };
     let mut named: Vec<Vec<Frame>> = addresses.iter().map(|address| vec![unnamed(*address)]).collect();
     let Some(file) = image.file() else { return named };
     let cache = ReadCache::new(file);
@@ -85,7 +82,8 @@ fn name_by<'a, R: ReadRef<'a>>(
         if Instant::now() >= deadline {
             return;
         }
-        let mut found = context.as_ref().map_or(Vec::new(), |context| by_debug_information(context, *address));
+        let mut found =
+            context.as_ref().map_or(Vec::new(), |context| by_debug_information(context, *address));
         let symbol = symbol_at(&symbols, *address);
         if let Some(symbol) = symbol {
             // What is inlined has no symbol; the function that it is inlined into has, and more often than debug information.
@@ -118,7 +116,8 @@ struct Symbol<'a> {
 /// Functions in the order of addresses, those of the full table before those that are exported.
 fn symbols<'a, R: ReadRef<'a>>(object: &object::File<'a, R>) -> Vec<Symbol<'a>> {
     let all = object.symbols().chain(object.dynamic_symbols()).take(SYMBOLS_MAX);
-    let code = all.filter(|it| it.is_definition() && matches!(it.kind(), SymbolKind::Text | SymbolKind::Unknown));
+    let code =
+        all.filter(|it| it.is_definition() && matches!(it.kind(), SymbolKind::Text | SymbolKind::Unknown));
     let named = code.filter_map(|it| {
         let name = it.name().ok().filter(|name| !name.is_empty())?;
         Some(Symbol { start: it.address(), bytes: it.size(), name })
@@ -213,16 +212,10 @@ mod tests {
         let symbol = |start, bytes, name| Symbol { start, bytes, name };
         let symbols = [symbol(10, 5, "a"), symbol(20, 0, "b"), symbol(40, 1, "c")];
         let name = |address| symbol_at(&symbols, address).map(|symbol| symbol.name);
-        assert_eq!([9, 10, 14, 15, 20, 39, 40, 41].map(name), [
-            None,
-            Some("a"),
-            Some("a"),
-            None,
-            Some("b"),
-            Some("b"),
-            Some("c"),
-            None
-        ]);
+        assert_eq!(
+            [9, 10, 14, 15, 20, 39, 40, 41].map(name),
+            [None, Some("a"), Some("a"), None, Some("b"), Some("b"), Some("c"), None]
+        );
     }
 
     #[test]

@@ -66,6 +66,9 @@ pub struct LiveArgs {
     /// Observe the process alone, and not the processes that it starts.
     #[arg(long, conflicts_with_all = ["machine", "physical", "import"])]
     no_children: bool,
+    /// Tell which code first touches memory: `tiermem heatmap OUT --sites` prints it. Samples page faults by perf_event_open.
+    #[arg(long, conflicts_with_all = ["machine", "physical", "import"])]
+    pub sites: bool,
     /// With --pid: give the process an agent, to see granules. It stands still for some milliseconds meanwhile.
     #[arg(long, requires = "pid", conflicts_with = "no_agent")]
     inject: bool,
@@ -140,6 +143,7 @@ pub fn run(
         // A process that runs is left alone unless that is asked for.
         agent: if args.pid.is_some() { args.inject } else { !args.no_agent },
         children: !args.no_children,
+        sites: args.sites,
         delay: args.delay.unwrap_or_default(),
         duration: args.duration,
     };

@@ -153,6 +153,9 @@ fn record(options: Options) -> Result<(), Failure> {
             Source::PerfMem | Source::Lackey => None,
         })
         .collect();
+    if kinds.is_none() && live.sites {
+        return Err(Failure::usage(anyhow!("perf-mem and lackey tell no sites; leave --sites out")));
+    }
     if kinds.is_none() && live.delay.is_some() {
         return Err(Failure::usage(anyhow!(
             "perf-mem and lackey record from the program's start; leave --delay out"
@@ -199,6 +202,13 @@ pub fn advise(error: CaptureError) -> Failure {
         CaptureError::Source { name: "faults", .. } => {
             "; run as root, or lower kernel.perf_event_paranoid to 1"
         }
+        CaptureError::Sites(source) => match source.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                "; run as root, or lower kernel.perf_event_paranoid to 2 (1 sees more)"
+            }
+            std::io::ErrorKind::Unsupported => "; --sites takes Linux on x86-64; leave it out",
+            _ => "; leave --sites out, or raise the limit of open files (ulimit -n)",
+        },
         CaptureError::Source { .. } => "; run as the program's owner or as root",
         _ => "",
     };

@@ -145,6 +145,7 @@ pub fn run(
             tell_mappings: true,
             // A plan is for one process.
             children: false,
+            sites: false,
             small_pages: false,
             agent: true,
             delay: Duration::ZERO,

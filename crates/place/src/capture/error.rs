@@ -98,6 +98,9 @@ pub enum CaptureError {
         /// What the system said.
         source: io::Error,
     },
+    /// First touches cannot be sampled.
+    #[error("--sites: the page faults of the program cannot be sampled (perf_event_open): {0}")]
+    Sites(io::Error),
     /// The machine's memory cannot be looked at.
     #[error("the machine's memory cannot be looked at: {0}")]
     Machine(io::Error),

@@ -88,7 +88,11 @@ pub fn record(
         }
         // Of a program of which nothing was seen it is not known.
         let closer_missing = recorder.closer_missing().filter(|_| has_seen);
-        let recording = journal.end(head, facts)?;
+        let mut recording = journal.end(head, facts)?;
+        // After all slices are kept: names are looked up in files that may be damaged, or very large.
+        if let Some((sites, first)) = recorder.tree.take_sites() {
+            recording.head.sites = sites.finish(&mut recording.head, first, begun);
+        }
         Ok(Recorded { recording, ending, cut_short, closer_missing })
     })
 }

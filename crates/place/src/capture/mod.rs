@@ -22,6 +22,7 @@ mod regions;
 mod resident;
 mod sampling;
 pub(crate) mod schedule;
+mod sites;
 mod table;
 mod tracee;
 

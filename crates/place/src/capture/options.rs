@@ -95,6 +95,8 @@ pub struct Options {
     pub agent: bool,
     /// Whether the processes that it starts are observed too, and theirs.
     pub children: bool,
+    /// Whether it is told which code first touches memory.
+    pub sites: bool,
     /// Begin to look so long after the program's start, or after that of the recorder.
     pub delay: Duration,
     /// Stop after this time; the program goes on.

@@ -4,11 +4,14 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::mappings::{DISABLED, ENABLE_ON_EXEC, EXCLUDE_HYPERVISOR, EXCLUDE_KERNEL};
+use super::moments::{CLOCK_AT, MONOTONIC, Moments, SAMPLE_ID_ALL, SAMPLE_TIME, USE_CLOCK};
 use super::ring::{Record, Ring};
-use super::tasks::{CLOCK_AT, COMM, MONOTONIC, RECORD_COMM, RECORD_FORK, SAMPLE_ID_ALL, TASK, USE_CLOCK};
+use super::tasks::{COMM, RECORD_COMM, RECORD_EXIT, RECORD_FORK, TASK};
 use super::{Attributes, online_cpus, open_software};
 
 /// Counted as a fault begins, whatever answers it.
@@ -23,7 +26,6 @@ const WATERMARK: u64 = 1 << 14;
 const MMAP2: u64 = 1 << 23;
 /// Fields of a sample: process and thread; time; address; period; registers; stack.
 const SAMPLE_TID: u64 = 1 << 1;
-const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_ADDR: u64 = 1 << 3;
 const SAMPLE_PERIOD: u64 = 1 << 8;
 const SAMPLE_REGS_USER: u64 = 1 << 12;
@@ -44,7 +46,7 @@ const IS_EXEC: u16 = 1 << 13;
 /// (`kernel.perf_event_mlock_kb`), and other watches have rings too.
 const RING_BYTES: [usize; 6] = [4 << 20, 2 << 20, 1 << 20, 512 << 10, 256 << 10, 128 << 10];
 /// A record that was begun on another processor is complete after this time.
-const SETTLING_NS: u64 = 1_000_000;
+const SETTLING: Duration = Duration::from_millis(1);
 
 /// The registers and the stack at a touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +91,8 @@ pub enum TouchChange {
     },
     /// It has begun another program.
     BeganProgram,
+    /// Its first thread has ended.
+    Ended,
 }
 
 /// A record of what has happened.
@@ -96,8 +100,8 @@ pub enum TouchChange {
 pub struct TouchEvent {
     /// The process.
     pub pid: u32,
-    /// When, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub at_ns: u64,
+    /// When.
+    pub at: Instant,
     /// What.
     pub change: TouchChange,
 }
@@ -106,6 +110,7 @@ pub struct TouchEvent {
 #[derive(Debug)]
 pub struct FirstTouchWatch {
     rings: Vec<Ring>,
+    moments: Moments,
     /// What may have happened before something that is not told yet.
     waiting: Vec<TouchEvent>,
     /// Whether faults within system calls are left out.
@@ -153,7 +158,13 @@ impl FirstTouchWatch {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused = error,
                 opened => {
                     let rings = opened?;
-                    return Ok(FirstTouchWatch { rings, waiting: Vec::new(), is_user_only: false, lost: 0 });
+                    return Ok(FirstTouchWatch {
+                        rings,
+                        moments: Moments::new(),
+                        waiting: Vec::new(),
+                        is_user_only: false,
+                        lost: 0,
+                    });
                 }
             }
         }
@@ -190,26 +201,30 @@ impl FirstTouchWatch {
         self.lost
     }
 
-    /// Descriptors to wait for: readable, once, when a part of the room for records is taken.
-    pub fn events(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(AsFd::as_fd)
+    /// Waits until a part of the room for records is taken, or for this time.
+    pub fn wait(&self, at_most: Duration) {
+        let mut rings: Vec<PollFd<'_>> =
+            self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        let at_most =
+            Timespec { tv_sec: at_most.as_secs().cast_signed(), tv_nsec: at_most.subsec_nanos().into() };
+        // Interrupted, it has waited long enough.
+        let _ = poll(&mut rings, Some(&at_most));
     }
 
     /// Takes what has happened since the last call, in the order of time. `wants` says of a process and an address whether the stack is
     /// wanted, which takes time to copy. With `is_end` nothing is held back for the order's sake.
     pub fn drain(&mut self, is_end: bool, mut wants: impl FnMut(u32, u64) -> bool) -> Vec<TouchEvent> {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let now_ns = now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned();
-        let FirstTouchWatch { rings, waiting, lost, .. } = self;
+        let now = Instant::now();
+        let FirstTouchWatch { rings, moments, waiting, lost, .. } = self;
         for ring in rings {
-            *lost += ring.drain(|record| waiting.extend(event(&record, &mut wants)));
+            *lost += ring.drain(|record| waiting.extend(event(&record, moments, &mut wants)));
         }
-        waiting.sort_by_key(|event| event.at_ns);
+        waiting.sort_by_key(|event| event.at);
         if is_end {
             return std::mem::take(waiting);
         }
         // What comes later on another processor's ring is later than this.
-        let complete = waiting.partition_point(|event| event.at_ns + SETTLING_NS < now_ns);
+        let complete = waiting.partition_point(|event| event.at + SETTLING < now);
         let rest = waiting.split_off(complete);
         std::mem::replace(waiting, rest)
     }
@@ -244,12 +259,17 @@ fn attributes(flags: u64, ring_bytes: usize) -> Attributes {
     attributes
 }
 
-fn event(record: &Record<'_>, wants: &mut impl FnMut(u32, u64) -> bool) -> Option<TouchEvent> {
+fn event(
+    record: &Record<'_>,
+    moments: &Moments,
+    wants: &mut impl FnMut(u32, u64) -> bool,
+) -> Option<TouchEvent> {
     let (pid, other) = (record.word(0) as u32, (record.word(0) >> 32) as u32);
     if record.kind == RECORD_SAMPLE {
-        let [at_ns, address, touches] = [1, 2, 3].map(|at| record.word(at));
+        let [time_ns, address, touches] = [1, 2, 3].map(|at| record.word(at));
         let stack = wants(pid, address).then(|| stack(record)).flatten();
-        return Some(TouchEvent { pid, at_ns, change: TouchChange::Touched { address, touches, stack } });
+        let change = TouchChange::Touched { address, touches, stack };
+        return Some(TouchEvent { pid, at: moments.at(time_ns), change });
     }
     let change = match record.kind {
         // Process, thread; address, length, file offset; device, inode, its generation; protection; path.
@@ -261,9 +281,10 @@ fn event(record: &Record<'_>, wants: &mut impl FnMut(u32, u64) -> bool) -> Optio
         },
         RECORD_FORK if pid != other => TouchChange::Born { parent: other },
         RECORD_COMM if record.flags & IS_EXEC != 0 => TouchChange::BeganProgram,
+        RECORD_EXIT if pid == record.word(1) as u32 => TouchChange::Ended,
         _ => return None,
     };
-    Some(TouchEvent { pid, at_ns: record.last_word(), change })
+    Some(TouchEvent { pid, at: moments.of(record), change })
 }
 
 /// Behind the period: which registers there are, these, the bytes of the stack, the stack, and how many of its bytes were copied.
@@ -298,7 +319,7 @@ mod tests {
         child.wait().unwrap();
         let events = watch.drain(true, |_, _| true);
         assert_eq!(watch.lost(), 0);
-        assert!(events.is_sorted_by_key(|event| event.at_ns));
+        assert!(events.is_sorted_by_key(|event| event.at));
         let of = |pid: u32| events.iter().filter(move |event| event.pid == pid).map(|event| &event.change);
         let born: Vec<u32> = events
             .iter()

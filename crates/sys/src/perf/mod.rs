@@ -4,6 +4,7 @@
 mod faults;
 mod first_touches;
 mod mappings;
+mod moments;
 mod ring;
 mod run_clock;
 mod tasks;

@@ -1,11 +1,10 @@
 //! Births and ends of the processes that a program starts, and of those that they start, whoever their parents are by then.
 
 use std::io;
-use std::time::{Duration, Instant};
-
-use rustix::time::{ClockId, clock_gettime};
+use std::time::Instant;
 
 use super::mappings::{DISABLED, DUMMY, ENABLE_ON_EXEC, EXCLUDE_HYPERVISOR, EXCLUDE_KERNEL};
+use super::moments::{CLOCK_AT, MONOTONIC, Moments, SAMPLE_ID_ALL, SAMPLE_TIME, USE_CLOCK};
 use super::ring::{Record, Ring};
 use super::{Attributes, online_cpus, open_software};
 
@@ -13,15 +12,8 @@ use super::{Attributes, online_cpus, open_software};
 const RING_BYTES: usize = 128 << 10;
 pub(super) const COMM: u64 = 1 << 9;
 pub(super) const TASK: u64 = 1 << 13;
-/// All records end with what a sample would have: the time.
-pub(super) const SAMPLE_ID_ALL: u64 = 1 << 18;
-const SAMPLE_TIME: u64 = 1 << 2;
-pub(super) const USE_CLOCK: u64 = 1 << 25;
-/// `CLOCK_MONOTONIC`, in the half of a word where it is.
-pub(super) const MONOTONIC: u64 = 1 << 32;
-pub(super) const CLOCK_AT: usize = 4;
 pub(super) const RECORD_COMM: u32 = 3;
-const RECORD_EXIT: u32 = 4;
+pub(super) const RECORD_EXIT: u32 = 4;
 pub(super) const RECORD_FORK: u32 = 7;
 
 /// What has happened to a process.
@@ -53,8 +45,7 @@ pub struct TaskEvent {
 #[derive(Debug)]
 pub struct TaskWatch {
     rings: Vec<Ring>,
-    /// A moment, and the time of records then.
-    origin: (Instant, Duration),
+    moments: Moments,
 }
 
 impl TaskWatch {
@@ -79,22 +70,16 @@ impl TaskWatch {
         attributes.rest[CLOCK_AT] = MONOTONIC;
         let ring = |cpu| Ring::map(open_software(0, cpu, attributes)?, RING_BYTES);
         let rings = online_cpus()?.into_iter().map(ring).collect::<io::Result<_>>()?;
-        let now = clock_gettime(ClockId::Monotonic);
-        let since_boot = Duration::new(now.tv_sec.max(0).cast_unsigned(), now.tv_nsec.max(0) as u32);
-        Ok(TaskWatch { rings, origin: (Instant::now(), since_boot) })
+        Ok(TaskWatch { rings, moments: Moments::new() })
     }
 
     /// What has happened since the last call, in the order of time, and how many records were lost because there were too many at once.
     pub fn drain(&mut self) -> (Vec<TaskEvent>, u64) {
         let mut events = Vec::new();
         let mut lost = 0;
-        let (origin, since_boot) = self.origin;
-        let moment = |record: &Record<'_>| {
-            origin + Duration::from_nanos(record.last_word()).saturating_sub(since_boot)
-        };
         for ring in &mut self.rings {
             lost += ring.drain(|record| {
-                let event = |(pid, change)| TaskEvent { pid, at: moment(&record), change };
+                let event = |(pid, change)| TaskEvent { pid, at: self.moments.of(&record), change };
                 events.extend(change(&record).map(event));
             });
         }

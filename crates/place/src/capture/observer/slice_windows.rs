@@ -180,6 +180,7 @@ mod tests {
             tell_mappings: false,
             agent: false,
             children: false,
+            sites: false,
             delay: Duration::ZERO,
             duration: None,
         }

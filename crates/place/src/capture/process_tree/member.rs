@@ -12,6 +12,7 @@ use super::super::observer::{Looked, Observer, Piece};
 use super::super::options::{Options, Target};
 use super::super::resident::Resident;
 use super::super::schedule::Due;
+use super::super::sites::SiteCollector;
 use super::super::{CaptureError, Stop};
 use super::identity::Identity;
 
@@ -28,7 +29,7 @@ pub(super) enum Subject {
 #[derive(Debug)]
 pub(super) enum Told {
     /// It is looked at. The number of its process, and what tells of its descendants.
-    Begun { pid: u32, tasks: Option<TaskWatch> },
+    Begun { pid: u32, tasks: Option<TaskWatch>, sites: Option<SiteCollector> },
     /// A slice is over.
     Slice(Seen),
     /// Nobody looks any more. The last.
@@ -78,6 +79,20 @@ pub(super) fn look(
         (Subject::First, Target::Command(_)) if options.children => TaskWatch::before_start().ok(),
         _ => None,
     };
+    // Before the program begins: it touches most of its memory early.
+    let sites = match (subject, &options.target) {
+        (Subject::First, Target::Command(_)) if options.sites => {
+            Some(SiteCollector::before_start(options.granule_bytes))
+        }
+        (Subject::First, Target::Process(pid)) if options.sites => {
+            Some(SiteCollector::of_process(*pid, options.children, options.granule_bytes))
+        }
+        _ => None,
+    };
+    let sites = match sites.transpose() {
+        Ok(sites) => sites,
+        Err(error) => return tell(Told::Left(Err(CaptureError::Sites(error)), Box::default())),
+    };
     let begun = match subject {
         Subject::First => Observer::begin(options, stop),
         Subject::Descendant { pid, slice } => Observer::follow(options, pid, slice),
@@ -90,7 +105,7 @@ pub(super) fn look(
     let whereabouts = Whereabouts::new();
     let resident = Resident::new();
     let mut member = Member { observer, whereabouts, resident, identity, programs: 0, pieces: Vec::new() };
-    tell(Told::Begun { pid: member.observer.process.pid, tasks });
+    tell(Told::Begun { pid: member.observer.process.pid, tasks, sites });
     let mut done = Ok(());
     while let Ok(due) = orders.recv() {
         match member.slice(stop, due) {

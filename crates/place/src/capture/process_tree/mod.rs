@@ -23,6 +23,7 @@ use self::member::{Seen, Subject, Told};
 use super::observer::Looked;
 use super::options::{Options, SourceKind};
 use super::schedule::Due;
+use super::sites::SiteCollector;
 use super::{CaptureError, Stop};
 
 /// Longest time until a birth is noticed.
@@ -50,7 +51,10 @@ pub(super) struct ProcessTree<'scope, 'env> {
     to_reports: Sender<(usize, Told)>,
     /// Numbers of regions, of all processes.
     numbers: u32,
-    first: PidFd,
+    /// Its number, and what tells of its end.
+    first: (u32, PidFd),
+    /// What gathers who touches memory, if that is asked for.
+    sites: Option<SiteCollector>,
     /// Who cannot be seen any more, from which slice on, and why.
     failures: Vec<(String, u32, String)>,
 }
@@ -82,8 +86,8 @@ impl<'scope, 'env> ProcessTree<'scope, 'env> {
         let observed_max = if is_followed { observed_max() } else { 0 };
         let (to_reports, reports) = mpsc::channel();
         let first = spawn(scope, options, stop, (0, Subject::First), &to_reports);
-        let (pid, tasks) = match reports.recv() {
-            Ok((_, Told::Begun { pid, tasks })) => (pid, tasks),
+        let (pid, tasks, sites) = match reports.recv() {
+            Ok((_, Told::Begun { pid, tasks, sites })) => (pid, tasks, sites),
             Ok((_, Told::Left(Err(error), _))) => return Err(error),
             // Its thread begins with one of these.
             Ok(_) | Err(_) => return Err(CaptureError::Wait(std::io::ErrorKind::BrokenPipe.into())),
@@ -99,7 +103,8 @@ impl<'scope, 'env> ProcessTree<'scope, 'env> {
             reports,
             to_reports,
             numbers: 0,
-            first: watch,
+            first: (pid, watch),
+            sites,
             failures: Vec::new(),
         };
         tree.members.push(Member::new(0, first));
@@ -254,9 +259,14 @@ impl<'scope, 'env> ProcessTree<'scope, 'env> {
         last.facts
     }
 
+    /// What gathers sites, once, with the number of the first process.
+    pub fn take_sites(&mut self) -> Option<(SiteCollector, u32)> {
+        self.sites.take().map(|sites| (sites, self.first.0))
+    }
+
     /// Whether the first process lives, after this time at most if it does not.
     pub fn first_lives(&self, at_most: Duration) -> bool {
-        !self.first.wait(at_most)
+        !self.first.1.wait(at_most)
     }
 
     /// What is known of the looking at each process, the first one's first.

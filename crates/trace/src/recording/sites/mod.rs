@@ -153,11 +153,8 @@ mod tests {
             offset: None,
         };
         assert_eq!((frame.name(), frame.source()), ("fill".to_owned(), Some("/src/a.c:12".to_owned())));
-        let stripped = SiteFrame {
-            module: Some("/bin/a".to_owned()),
-            offset: Some(0x1234),
-            ..SiteFrame::default()
-        };
+        let stripped =
+            SiteFrame { module: Some("/bin/a".to_owned()), offset: Some(0x1234), ..SiteFrame::default() };
         assert_eq!((stripped.name(), stripped.source()), ("a+0x1234".to_owned(), None));
         assert_eq!(SiteFrame::default().name(), "[anonymous code]");
     }
