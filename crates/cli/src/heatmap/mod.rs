@@ -8,6 +8,7 @@ mod granules;
 mod idle;
 mod options;
 mod read;
+mod sites;
 mod tables;
 mod tensors;
 mod text;
@@ -40,6 +41,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     match output {
         None if options.processes => {
             let printed = print_rows(options.format, &process_choice::table(&recording, &asked.selection));
+            printed.map_err(|error| Failure::writing("the table", error))
+        }
+        None if options.sites => {
+            let printed = print_rows(options.format, &sites::table(&asked)?);
             printed.map_err(|error| Failure::writing("the table", error))
         }
         None if options.text => {

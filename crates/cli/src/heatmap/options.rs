@@ -26,6 +26,7 @@ Examples:
   tiermem heatmap llama.parquet --view autocorrelation -o period.svg
   tiermem heatmap after.rec --against before.rec          # what has changed, region by region
   tiermem heatmap llama.parquet --tensors                 # tensors of the model, hottest first
+  tiermem heatmap app.rec --sites                         # which code first touched the memory, hottest first
   tiermem heatmap make.rec --processes                    # of a program that started others
   tiermem heatmap make.rec --process 'cc1 #2' -o cc1.html
   tiermem heatmap llama.parquet --op store --region heap -o heap.csv
@@ -76,6 +77,15 @@ Fields of the table of two recordings (--against), regions with the highest rate
                                  accesses per second of recorded time, in the unit of the source
   difference_per_s, ratio        by how much REC has more of them, and how many times as many
 
+Fields of the table of sites (--sites), hottest first; the last line is memory whose site is unknown:
+  share, accesses                share of the accesses to memory that the site first touched; accesses, in the unit of the source
+  loads, stores                  those that are known to be loads or stores; empty if the source cannot tell
+  touched_share, touched_bytes   bytes of that memory that were touched, and their share
+  site                           the function: the innermost that is not the run-time library's; FILE+ADDRESS if it has no name
+  source                         source file and line; empty without debug information
+  callers                        functions that called it, the nearest first; of the stack that touched most
+  module                         the program or library
+
 Fields of the table of processes (--processes), in the order of births:
   process, name, pid, parent     number, name, number in the system, and the name of the process that made it
   begun_s, lived_s               seconds from the recording's start to its birth, and from there to its end
@@ -117,6 +127,9 @@ pub struct Options {
     /// Print the table of processes.
     #[arg(long, conflicts_with_all = ["output", "process"])]
     pub(super) processes: bool,
+    /// Print the table of sites: which code first touched the memory. Needs a recording with `record --sites`.
+    #[arg(long, conflicts_with_all = ["output", "processes", "text", "against", "view", "show"])]
+    pub(super) sites: bool,
     /// Print a map as text: time from left to right; without --region, a row for each region.
     #[arg(long, conflicts_with_all = ["output", "processes", "view", "show", "columns", "together", "theme", "format"])]
     pub(super) text: bool,

@@ -29,7 +29,7 @@ pub use names::{Candidate, NAME_WORDS, choose};
 pub use region_range::{RegionRange, finest_granule};
 pub use rss::Rss;
 pub use select::{LevelChoice, RegionHeat, Selection, parse_level};
-pub use sites::{SiteFrame, SiteShares, SiteStack, SiteTouches, Sites};
+pub use sites::{SiteFrame, SiteHeat, SiteShares, SiteStack, SiteTouches, Sites};
 pub use touched::{Touched, touched};
 pub use unknown_heat::UNKNOWN_MIN;
 

@@ -10,7 +10,7 @@ pub const UNKNOWN_MIN: f64 = 0.1;
 
 impl Recording {
     /// Whether a sample says nothing about granules of this size, or of the recording's if those are coarser.
-    fn is_whole(&self, sample: &Sample, granule_bytes: u64) -> bool {
+    pub(super) fn is_whole(&self, sample: &Sample, granule_bytes: u64) -> bool {
         let source = self.head.sources.get(usize::from(sample.source));
         source.is_some_and(|source| source.name == LOOKS_AT_WHOLES)
             && u64::from(sample.bytes) > granule_bytes.max(self.head.granule_bytes)

@@ -3,10 +3,12 @@
 //! A sample of the first touches is kept, each with the stack of who touched. The *site* of a stack is its innermost frame that is not the
 //! run-time library's. [`Recording::site_shares`](super::Recording::site_shares) tells whose the memory between the sampled touches is.
 
+mod heat;
 mod shares;
 
 use serde::{Deserialize, Serialize};
 
+pub use heat::SiteHeat;
 pub use shares::SiteShares;
 
 /// Who first touched the memory of all processes.
