@@ -28,6 +28,9 @@ const STEP: Duration = Duration::from_millis(20);
 /// Files that the events of a running program's threads take, and the recorder itself.
 const FILES_MAX: u64 = 65_536;
 const FILES: u64 = 1024;
+/// A smaller part of the touches without callers is not told: the kernel touches a program's stack before it begins, and the loader has code
+/// that cannot be unwound.
+const TOLD_PART: u64 = 10;
 
 /// What gathers touches, on a thread of its own.
 #[derive(Debug)]
@@ -111,7 +114,7 @@ impl SiteCollector {
             );
         }
         let not_unwound = gathered.not_unwound + named.not_unwound;
-        if not_unwound > 0 {
+        if not_unwound * TOLD_PART > gathered.sampled {
             note(&format!(
                 "the callers of {not_unwound} of {} sampled touches could not be told, as their stacks could not be unwound",
                 gathered.sampled

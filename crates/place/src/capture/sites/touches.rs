@@ -8,7 +8,7 @@ use super::gathering::AllTouches;
 use super::named::Named;
 
 /// Touches of one stack so near to each other are told as one stretch.
-const NEAR_BYTES: u64 = 1 << 20;
+const NEAR_BYTES: u64 = 4 << 20;
 
 /// The touches of a recording's processes; `first` is the number in the system of its first.
 pub(super) fn told(
@@ -90,12 +90,12 @@ mod tests {
         const PAGE: u64 = 4096;
         let at = |page: u64, stack, slice| touches(page * PAGE, PAGE, stack, slice);
         let all =
-            [at(1, 0, 0), at(3, 0, 0), at(5, 0, 1), at(7, 1, 1), at(9, 1, 1), at(12, 1, 1), at(900, 1, 1)];
+            [at(1, 0, 0), at(3, 0, 0), at(5, 0, 1), at(7, 1, 1), at(9, 1, 1), at(12, 1, 1), at(1900, 1, 1)];
         let mut told = Vec::new();
         join(all.into_iter(), &[0, 11 * PAGE, 2000 * PAGE], &mut told);
         let places: Vec<(u64, u64, u64)> =
             told.iter().map(|it| (it.start / PAGE, it.bytes / PAGE, it.touches)).collect();
-        assert_eq!(places, [(1, 3, 4), (5, 1, 2), (7, 3, 4), (12, 1, 2), (900, 1, 2)]);
+        assert_eq!(places, [(1, 3, 4), (5, 1, 2), (7, 3, 4), (12, 1, 2), (1900, 1, 2)]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use crate::recording::{Recording, Region};
 /// How far from a sampled touch memory counts as touched by the same code: a thread that touches 4 GiB a second, the most that was seen, has
 /// one touch in 2 MiB sampled.
 const REACH_BYTES: u64 = 8 << 20;
-/// Mappings are noticed some time after they are made, so a region may seem to begin later than its first touch.
-const SLICES_OFF: u32 = 1;
+/// How sure it may be that a touch is of a region's memory.
+const RANKS: usize = 3;
 
 /// Memory that is shared between stacks alike.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,38 +36,58 @@ impl Recording {
         let Some(sites) = &self.head.sites else { return vec![SiteShares::default(); regions.len()] };
         let mut touches: Vec<&SiteTouches> = sites.touches.iter().filter(|it| it.bytes > 0).collect();
         touches.sort_by_key(|it| (it.process, it.start));
-        // Of each touch, its region, and by how many slices it is from its time.
-        let mut owners: Vec<Option<(u32, usize)>> = vec![None; touches.len()];
-        let places = |region: &Region| {
+        let of_region = |region: &Region| {
             let end = region.start.saturating_add(region.bytes);
             let place = |at| touches.partition_point(|it| (it.process, it.start) < (region.process, at));
-            place(region.start)..place(end)
+            SiteShares::of(sites, region.bytes, own(&touches[place(region.start)..place(end)], region))
         };
-        for (number, region) in regions.iter().enumerate() {
-            for at in places(region) {
-                let slice = touches[at].slice;
-                let early = region.first_slice.saturating_sub(slice);
-                let distance = early.max(slice.saturating_sub(region.last_slice));
-                if distance <= SLICES_OFF && owners[at].is_none_or(|(best, _)| distance < best) {
-                    owners[at] = Some((distance, number));
-                }
-            }
-        }
-        let of_region = |(number, region): (usize, &Region)| {
-            let own = places(region).filter(|at| owners[*at].is_some_and(|(_, owner)| owner == number));
-            let own = own.map(|at| SiteTouches { start: touches[at].start - region.start, ..*touches[at] });
-            SiteShares::of(sites, region.bytes, own)
-        };
-        regions.iter().enumerate().map(of_region).collect()
+        regions.iter().map(of_region).collect()
     }
+}
+
+/// How likely a touch is to be of a region's memory; `None` if it came later. What was there before may be there still: a region also begins
+/// where the recorder has noticed another program, or something that it was joined with.
+fn rank(touch: &SiteTouches, region: &Region) -> Option<usize> {
+    match region.first_slice.saturating_sub(touch.slice) {
+        _ if touch.slice > region.last_slice => None,
+        0 => Some(0),
+        // Mappings are noticed some time after they are made.
+        1 => Some(1),
+        _ => Some(2),
+    }
+}
+
+/// The touches of a region's memory, by place, which counts from its start. Near a touch of a rank those of worse ranks are out of date: the
+/// memory would not have been touched first once more.
+fn own(touches: &[&SiteTouches], region: &Region) -> Vec<SiteTouches> {
+    let mut own: Vec<SiteTouches> = Vec::new();
+    for wanted in 0..RANKS {
+        let better = own.clone();
+        let is_near = |it: &SiteTouches| {
+            let behind = better.partition_point(|other| other.start <= it.start);
+            let before = behind.checked_sub(1).and_then(|at| better.get(at));
+            let is_before = before.is_some_and(|other| {
+                it.start.saturating_sub(other.start.saturating_add(other.bytes)) < REACH_BYTES / 2
+            });
+            let end = it.start.saturating_add(it.bytes);
+            let is_behind =
+                better.get(behind).is_some_and(|other| other.start.saturating_sub(end) < REACH_BYTES / 2);
+            is_before || is_behind
+        };
+        let of_rank = touches.iter().filter(|it| rank(it, region) == Some(wanted));
+        let placed = of_rank.map(|it| SiteTouches { start: it.start - region.start, ..**it });
+        own.extend(placed.filter(|it| !is_near(it)));
+        own.sort_by_key(|it| it.start);
+    }
+    own
 }
 
 impl SiteShares {
     /// Of a region of so many bytes. Touches are in the order of their places, which count from its start.
-    fn of(sites: &Sites, region_bytes: u64, touches: impl Iterator<Item = SiteTouches>) -> Self {
+    fn of(sites: &Sites, region_bytes: u64, touches: Vec<SiteTouches>) -> Self {
         // Places that overlap are one.
         let mut places: Vec<(u64, u64, Vec<(u32, u64)>)> = Vec::new();
-        for it in touches.filter(|it| sites.site_of(it.stack).is_some()) {
+        for it in touches.iter().filter(|it| sites.site_of(it.stack).is_some()) {
             let end = it.start.saturating_add(it.bytes).min(region_bytes);
             let of = (it.stack, it.touches.max(1));
             match places.last_mut() {
@@ -200,11 +220,12 @@ mod tests {
         assert_eq!(shares(&recording, 1, 10, 11), [0, 100, 0, 0]);
         assert_eq!(shares(&recording, 2, 10, 11), [0, 0, 0, 100]);
         assert_eq!(shares(&recording, 3, 0, 100), [0, 0, 0, 100]);
-        // A region is noticed in the slice after its first touch, unless that was another's.
-        let late = self::recording(&[(0, 0, 3, 9)], &[(2, 10, 0, 1)]);
-        assert_eq!(shares(&late, 0, 10, 11), [100, 0, 0, 0]);
-        let later = self::recording(&[(0, 0, 4, 9)], &[(2, 10, 0, 1)]);
-        assert_eq!(shares(&later, 0, 10, 11), [0, 0, 0, 100]);
+        // What the recorder sees as a new region may be memory that was there before, where nobody has touched it since.
+        let goes_on =
+            self::recording(&[(0, 0, 4, 9)], &[(0, 10, 0, 1), (5, 10, 1, 1), (0, 40, 0, 1), (3, 70, 0, 1)]);
+        assert_eq!(shares(&goes_on, 0, 10, 11), [0, 100, 0, 0]);
+        assert_eq!(shares(&goes_on, 0, 40, 41), [100, 0, 0, 0]);
+        assert_eq!(shares(&goes_on, 0, 70, 71), [100, 0, 0, 0]);
         let alone = recording.of_process(0);
         assert_eq!(shares(&alone, 1, 10, 11), [0, 100, 0, 0]);
         let second = recording.of_process(1);
