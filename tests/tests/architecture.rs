@@ -19,7 +19,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("live", &["base", "sys"]),
     ("store", &["base", "sys", "policy", "model", "tier", "live"]),
     ("block", &["base", "sys", "policy", "model", "tier", "live"]),
-    ("place", &["base", "sys", "policy", "model", "trace"]),
+    // Files of other people's programs, which need nothing of ours to be read.
+    ("stacks", &[]),
+    ("place", &["base", "sys", "policy", "model", "trace", "stacks"]),
     (
         "cli",
         &[

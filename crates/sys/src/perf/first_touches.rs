@@ -17,8 +17,9 @@ use super::{Attributes, online_cpus, open_software};
 /// Counted as a fault begins, whatever answers it.
 const PAGE_FAULTS: u64 = 2;
 /// Most samples a second of each thread. The kernel adapts the period to it, beginning with every fault: of a program that touches a
-/// little each fault is told, and of one that touches GiB small parts are.
-const SAMPLES_PER_S: u64 = 2000;
+/// little much is told, and of one that touches GiB a small part is. More of them would not cost much, as counting faults costs more; but
+/// the rings fill sooner. With fewer the period that a program's start leads to, in small pages, lasts too long in huge ones.
+const SAMPLES_PER_S: u64 = 4000;
 const SAMPLE_RATE_MAX: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 const FREQUENCY: u64 = 1 << 10;
 const MMAP: u64 = 1 << 8;
