@@ -4,7 +4,7 @@
 //!
 //! - in files of the C, C++ and OpenMP libraries, the loader, and allocators;
 //! - of source files of the C++ and Rust libraries, which are inlined into the program;
-//! - of functions of these by their names, for programs that are linked statically, and of Go's package `runtime`.
+//! - of functions of these by their names, for programs that are linked statically, and of Go's packages `runtime`.
 
 use crate::Frame;
 
@@ -77,6 +77,7 @@ const PREFIXES: &[&str] = &[
     "operator new",
     "operator delete",
     "runtime.",
+    "internal/runtime/",
     "alloc::",
     "core::",
     "std::",
@@ -158,6 +159,7 @@ mod tests {
             ("<T as alloc::vec::spec_from_elem::SpecFromElem>::from_elem", ""),
             ("<u8 as alloc::vec::From>::from", ""),
             ("runtime.mallocgc", "/usr/local/go/src/runtime/malloc.go"),
+            ("internal/runtime/maps.(*table).reset", "/usr/local/go/src/internal/runtime/maps/table.go"),
             ("__memset_avx2_unaligned_erms", ""),
             ("operator new(unsigned long)", ""),
             ("malloc", ""),

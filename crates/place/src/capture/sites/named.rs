@@ -16,6 +16,9 @@ const LOOKED_UP_FOR: Duration = Duration::from_secs(20);
 /// A look that is under way then may end, or is not waited for.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// Where programs and the loader begin.
+const FIRST: &str = "_start";
+
 /// Stacks by what their code is called.
 #[derive(Debug, Default)]
 pub(super) struct Named {
@@ -50,7 +53,10 @@ pub(super) fn name(all: &AllTouches) -> Named {
             named.numbers.push(None);
             continue;
         };
-        if is_the_librarys && !stack.is_complete {
+        // Nothing has called the first function, whatever the tables say.
+        let is_complete =
+            stack.is_complete || its.last().and_then(|it| it.function.as_deref()) == Some(FIRST);
+        if is_the_librarys && !is_complete {
             named.not_unwound += samples;
         }
         let number = |it: Frame| {
