@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tiermem_sys::kernel_probes;
 use tiermem_sys::pagemap::{PAGE_BYTES, PageEntry, PageMap};
-use tiermem_sys::perf::FaultWatch;
+use tiermem_sys::perf::{FaultWatch, FirstTouchWatch};
 use tiermem_sys::userfaultfd::{self, Features, Way};
 
 use super::damon::Damon;
@@ -33,6 +33,8 @@ pub struct Facts {
     pub userfault: Result<(Features, Way), String>,
     /// Page faults are reported with their addresses.
     pub faults: Result<(), String>,
+    /// Page faults are sampled with stacks; whether those of system calls are left out.
+    pub first_touches: Result<bool, String>,
     /// Frame numbers can be read.
     pub frames: Result<(), String>,
     /// The kernel's monitor.
@@ -65,6 +67,7 @@ impl Facts {
             scan: kernel_probes::pagemap_scan().map_err(text),
             userfault: userfaultfd::offered().map_err(|error| error.to_string()),
             faults: FaultWatch::open(std::process::id()).map(drop).map_err(text),
+            first_touches: FirstTouchWatch::before_start().map(|it| it.is_user_only()).map_err(text),
             frames: frames(),
             damon: Damon::read(),
             counter: kernel_probes::hardware_counter().map_err(|error| match error.kind() {

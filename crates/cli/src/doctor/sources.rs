@@ -18,6 +18,7 @@ pub fn rows(facts: &Facts) -> Vec<Row> {
         perf_mem(facts),
         lackey(facts),
         physical(facts),
+        sites(facts),
     ]
 }
 
@@ -63,6 +64,27 @@ fn writes(facts: &Facts) -> Row {
 fn faults(facts: &Facts) -> Row {
     let purpose = "where pages are first touched";
     Row::tried("source faults", purpose, facts.faults.as_ref(), watching_advice())
+}
+
+fn sites(facts: &Facts) -> Row {
+    let (item, purpose) = ("record --sites", "which code first touches memory, of programs that it starts");
+    match &facts.first_touches {
+        Ok(false) => Row::yes(item, purpose, ""),
+        Ok(true) => Row::lacking(
+            item,
+            State::Limited,
+            purpose,
+            "memory that system calls touch first is left out",
+            watching_advice(),
+        ),
+        Err(error) => Row::lacking(
+            item,
+            State::No,
+            purpose,
+            error,
+            "x86-64, and root, CAP_PERFMON or kernel.perf_event_paranoid at most 2",
+        ),
+    }
 }
 
 /// For page faults of other processes.
@@ -158,6 +180,7 @@ mod tests {
         facts.referenced = Ok(());
         facts.written = Ok(());
         facts.faults = Ok(());
+        facts.first_touches = Ok(false);
         facts.frames = Ok(());
         facts.counter = Ok(());
         facts.samplers = vec!["ibs_op".to_owned()];
@@ -177,7 +200,7 @@ mod tests {
 
     #[test]
     fn with_all_that_is_needed_all_sources_work() {
-        assert_eq!(states(&with(|_| {})), [State::Yes; 7]);
+        assert_eq!(states(&with(|_| {})), [State::Yes; 8]);
     }
 
     #[test]
@@ -185,16 +208,21 @@ mod tests {
         use State::{Limited, No, Yes};
         let no = || Err("refused".to_owned());
         for (facts, expected) in [
-            (with(|facts| facts.agent = no()), [Limited, No, Yes, Yes, Yes, Yes, Yes]),
-            (with(|facts| facts.referenced = no()), [No, Yes, Yes, Yes, Yes, Yes, Yes]),
-            (with(|facts| facts.written = no()), [Yes, No, Yes, Yes, Yes, Yes, Yes]),
-            (with(|facts| facts.faults = no()), [Yes, Yes, No, Yes, Yes, Yes, Limited]),
-            (with(|facts| facts.frames = no()), [Yes, Yes, Yes, Yes, Yes, Yes, No]),
-            (with(|facts| facts.counter = no()), [Yes, Yes, Yes, Yes, No, Yes, Yes]),
-            (with(|facts| facts.samplers.clear()), [Yes, Yes, Yes, Yes, No, Yes, Yes]),
-            (with(|facts| facts.perf = None), [Yes, Yes, Yes, Yes, No, Yes, Yes]),
-            (with(|facts| facts.valgrind = None), [Yes, Yes, Yes, Yes, Yes, No, No]),
-            (with(|facts| facts.privileges.is_root = false), [Yes, Yes, Yes, No, Yes, Yes, Yes]),
+            (with(|facts| facts.agent = no()), [Limited, No, Yes, Yes, Yes, Yes, Yes, Yes]),
+            (with(|facts| facts.referenced = no()), [No, Yes, Yes, Yes, Yes, Yes, Yes, Yes]),
+            (with(|facts| facts.written = no()), [Yes, No, Yes, Yes, Yes, Yes, Yes, Yes]),
+            (with(|facts| facts.faults = no()), [Yes, Yes, No, Yes, Yes, Yes, Limited, Yes]),
+            (with(|facts| facts.frames = no()), [Yes, Yes, Yes, Yes, Yes, Yes, No, Yes]),
+            (with(|facts| facts.counter = no()), [Yes, Yes, Yes, Yes, No, Yes, Yes, Yes]),
+            (with(|facts| facts.samplers.clear()), [Yes, Yes, Yes, Yes, No, Yes, Yes, Yes]),
+            (with(|facts| facts.perf = None), [Yes, Yes, Yes, Yes, No, Yes, Yes, Yes]),
+            (with(|facts| facts.valgrind = None), [Yes, Yes, Yes, Yes, Yes, No, No, Yes]),
+            (with(|facts| facts.first_touches = Ok(true)), [Yes, Yes, Yes, Yes, Yes, Yes, Yes, Limited]),
+            (
+                with(|facts| facts.first_touches = Err("refused".to_owned())),
+                [Yes, Yes, Yes, Yes, Yes, Yes, Yes, No],
+            ),
+            (with(|facts| facts.privileges.is_root = false), [Yes, Yes, Yes, No, Yes, Yes, Yes, Yes]),
         ] {
             assert_eq!(states(&facts), expected);
         }

@@ -34,6 +34,7 @@ Examples:
   tiermem record --import mem.txt --granule 4MiB -o app.rec    # perf script of another machine's perf mem record
   tiermem record --pid 1234 --duration 30s -o app.rec          # a running process; whole mappings only
   tiermem record --pid 1234 --inject --duration 30s -o app.rec # the same in granules: it stands still for some milliseconds
+  tiermem record --sites -o app.rec -- ./app                   # which code first touches memory: tiermem heatmap app.rec --sites
   tiermem record --machine --duration 30s -o machine.rec       # all physical memory, by DAMON
   tiermem record --physical --transactions 1M --llc 8MiB,16 -o pagerank.parquet -- ./pagerank --scale 20
 

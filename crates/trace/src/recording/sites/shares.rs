@@ -85,27 +85,23 @@ fn own(touches: &[&SiteTouches], region: &Region) -> Vec<SiteTouches> {
 impl SiteShares {
     /// Of a region of so many bytes. Touches are in the order of their places, which count from its start.
     fn of(sites: &Sites, region_bytes: u64, touches: Vec<SiteTouches>) -> Self {
-        // Places that overlap are one.
-        let mut places: Vec<(u64, u64, Vec<(u32, u64)>)> = Vec::new();
+        let mut stretches: Vec<Stretch> = Vec::new();
         for it in touches.iter().filter(|it| sites.site_of(it.stack).is_some()) {
             let end = it.start.saturating_add(it.bytes).min(region_bytes);
-            let of = (it.stack, it.touches.max(1));
-            match places.last_mut() {
-                Some((_, last, stacks)) if *last > it.start => {
-                    *last = end.max(*last);
-                    stacks.push(of);
+            let of = (it.stack, it.touches.max(1) as f64);
+            match stretches.last_mut() {
+                // Places that overlap are one.
+                Some(last) if last.end > it.start => {
+                    last.end = end.max(last.end);
+                    last.shares.push(of);
                 }
-                _ => places.push((it.start, end, vec![of])),
+                _ => stretches.push(Stretch { start: it.start, end, shares: vec![of] }),
             }
         }
-        let mut stretches: Vec<Stretch> = places
-            .into_iter()
-            .map(|(start, end, stacks)| {
-                let all: f64 = stacks.iter().map(|(_, touches)| *touches as f64).sum();
-                let shares = stacks.iter().map(|(stack, touches)| (*stack, *touches as f64 / all));
-                Stretch { start, end, shares: shares.collect() }
-            })
-            .collect();
+        for stretch in &mut stretches {
+            let all: f64 = stretch.shares.iter().map(|(_, touches)| touches).sum();
+            stretch.shares.iter_mut().for_each(|(_, share)| *share /= all);
+        }
         if let Some(first) = stretches.first_mut() {
             first.start = first.start.saturating_sub(REACH_BYTES);
         }
