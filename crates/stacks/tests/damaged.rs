@@ -1,4 +1,5 @@
 //! Files of code that are damaged anywhere are unwound and named, or not.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::fs::File;
 use std::io::Write;
