@@ -6,8 +6,8 @@
 use super::{SiteTouches, Sites};
 use crate::recording::{Recording, Region};
 
-/// How far from a sampled touch memory counts as touched by the same code: a thread that touches 4 GiB a second, the most that was seen, has
-/// one touch in 2 MiB sampled.
+/// How far from a sampled touch memory counts as touched by the same code: a thread that touches 4 GiB a second in small pages has one
+/// touch in a MiB sampled.
 const REACH_BYTES: u64 = 8 << 20;
 /// How sure it may be that a touch is of a region's memory.
 const RANKS: usize = 3;
