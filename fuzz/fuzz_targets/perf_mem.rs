@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tiermem_place::capture::maps;
+use tiermem_place::capture::mappings::maps;
 use tiermem_place::capture::perf_mem::{ImportOptions, import_bytes};
 
 fuzz_target!(|input: &[u8]| {

@@ -17,7 +17,7 @@ use tiermem_trace::recording::{Cost, Executable, Head, Level, Mode, Recording, S
 
 use super::clock::{Progress, Timing};
 use super::layout::Layout;
-use super::maps;
+use super::mappings::maps;
 use super::table::{Kind, Table};
 use super::tracee::{self, Tracee};
 use super::{CaptureError, Stop};

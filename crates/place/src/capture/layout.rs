@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tiermem_trace::recording::{NODE_UNKNOWN, Region, RegionKind, Sample};
 
-use super::maps::MapLine;
-use super::naming::{self, Names};
+use super::mappings::maps::MapLine;
+use super::mappings::naming::{self, Names};
 use super::table::{Count, Key};
 
 /// Addresses without a mapping belong to one region until a gap of this size.
@@ -246,7 +246,7 @@ fn describe(mapped: &[Mapped], used: &[bool]) -> Vec<(Home, Region)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::maps::parse;
+    use crate::capture::mappings::maps::parse;
     use crate::capture::table::{Kind, Table};
     use proptest::prelude::*;
     use tiermem_base::Op;

@@ -13,12 +13,12 @@ use tiermem_sys::pidfd::PidFd;
 use tiermem_sys::process_claim::ProcessClaim;
 use tiermem_trace::recording::{Executable, Source as SourceInfo};
 
-use super::mapping_news::MappingNews;
-use super::maps::{self, MapLine};
+use super::mappings::mapping_news::MappingNews;
+use super::mappings::maps::{self, MapLine};
+use super::mappings::origins::Origins;
+use super::mappings::regions::Regions;
 use super::options::{Ending, Options, SourceKind, Target};
-use super::origins::Origins;
 use super::program::{self, Program};
-use super::regions::Regions;
 use super::sampling::{Granules, Seen, Shape, Source};
 use super::schedule::Due;
 use super::{CaptureError, Stop, build_id};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tiermem_sys::numa;
 
-use crate::capture::maps;
+use crate::capture::mappings::maps;
 
 /// Processes of a program that are looked at; the rest of a larger number is left out.
 const PROCESSES_MAX: usize = 256;

@@ -5,7 +5,7 @@ use tiermem_trace::recording::Mode;
 
 use super::data_src::Answer;
 use crate::capture::layout::KERNEL_START;
-use crate::capture::maps::MapLine;
+use crate::capture::mappings::maps::MapLine;
 
 /// A sampled access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

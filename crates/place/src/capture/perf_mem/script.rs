@@ -17,7 +17,7 @@ use super::data_src::{decode, decode_words};
 use super::line::{
     Mapped, Parsed, Reason, Seen, decimal, first_word, hexadecimal, last_word, mode_of, process, time_ns,
 };
-use crate::capture::maps::MapLine;
+use crate::capture::mappings::maps::MapLine;
 
 /// No program has code below: what is less is no instruction's address.
 const IP_MIN: u64 = 1 << 16;

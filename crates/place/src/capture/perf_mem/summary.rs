@@ -10,7 +10,7 @@ use super::data_src::Answer;
 use super::error::PerfMemError;
 use super::{ImportOptions, line::Mapped};
 use crate::capture::layout::{KERNEL_START, Layout};
-use crate::capture::maps::{self, MapLine};
+use crate::capture::mappings::maps::{self, MapLine};
 use crate::capture::table::Table;
 
 /// The most slices of a recording.

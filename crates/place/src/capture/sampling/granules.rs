@@ -4,7 +4,7 @@ use tiermem_policy::accessed_bits::{HUGE_BYTES, Span};
 use tiermem_sys::agent::{Agent, AgentError};
 
 use super::{Granules, Shape};
-use crate::capture::maps::MapLine;
+use crate::capture::mappings::maps::MapLine;
 
 /// Granules of one program: the kernel allows 65,530 mappings by default (`vm.max_map_count`), and the program needs some.
 const GRANULES_MAX: u64 = 48 << 10;

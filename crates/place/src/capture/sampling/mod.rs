@@ -14,7 +14,7 @@ use tiermem_base::Op;
 use tiermem_sys::agent::Agent;
 use tiermem_trace::recording;
 
-use super::maps::MapLine;
+use super::mappings::maps::MapLine;
 
 /// Accesses that a source saw within a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]

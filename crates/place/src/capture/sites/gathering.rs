@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tiermem_stacks::{Code, Image, ProcessCode, UnwindCache, Unwound};
 use tiermem_sys::perf::{StackCopy, TouchChange, TouchEvent};
 
-use super::super::maps::{self, MapLine};
+use super::super::mappings::maps::{self, MapLine};
 use super::images::Images;
 
 const PAGE_BYTES: u64 = 4096;

@@ -22,7 +22,7 @@ const THREAD_DATA_BYTES: u64 = 4096;
 
 /// What is known of it.
 #[derive(Debug, Default)]
-pub(super) struct Origins {
+pub(in crate::capture) struct Origins {
     arenas: BTreeSet<u64>,
     /// What has their shape only.
     no_arenas: BTreeSet<u64>,

@@ -7,10 +7,10 @@ use tiermem_trace::recording::{Region, RegionKind};
 use super::maps::MapLine;
 
 /// The kernel's name for a thread's stack, which it gave until Linux 4.5; from then on only [`super::origins`] gives it.
-pub(super) const THREAD_STACK: &str = "stack:thread";
+pub(in crate::capture) const THREAD_STACK: &str = "stack:thread";
 
 /// What kind of memory a mapping is.
-pub(super) fn kind(line: &MapLine) -> RegionKind {
+pub(in crate::capture) fn kind(line: &MapLine) -> RegionKind {
     match (line.file(), line.kernel_name()) {
         (Some(_), _) => RegionKind::File,
         (None, Some("heap")) => RegionKind::Heap,
@@ -23,7 +23,7 @@ pub(super) fn kind(line: &MapLine) -> RegionKind {
 }
 
 /// The region of a mapping that was there in these slices, without its name and its build-id.
-pub(super) fn region(line: &MapLine, first_slice: u32, last_slice: u32) -> Region {
+pub(in crate::capture) fn region(line: &MapLine, first_slice: u32, last_slice: u32) -> Region {
     Region {
         name: String::new(),
         process: 0,
@@ -46,7 +46,7 @@ fn given_name(kernel_name: &str) -> Option<&str> {
 
 /// Gives regions unique names.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(in crate::capture) struct Names {
     /// Files with mapped code: programs and libraries, whose parts have names of their own.
     programs: BTreeSet<String>,
     /// Names in use, and the last number given to those with the same beginning.

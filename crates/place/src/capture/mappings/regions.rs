@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tiermem_model::placement::PlannedRegion;
 use tiermem_trace::recording::{self, Candidate, NumberedRegion, Region, RegionKind};
 
-use super::build_id;
+use super::super::build_id;
+use super::super::options::Closer;
 use super::maps::MapLine;
 use super::naming::{self, Names};
-use super::options::Closer;
 
 /// The regions that a program has or had.
 #[derive(Debug, Default)]

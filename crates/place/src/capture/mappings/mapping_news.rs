@@ -10,7 +10,7 @@ const LAST: Duration = Duration::from_secs(1);
 
 /// What was told and not looked at yet.
 #[derive(Debug, Default)]
-pub(super) struct MappingNews {
+pub(in crate::capture) struct MappingNews {
     is_new: bool,
     /// When it is looked at again, and how long after that once more.
     again: Option<(Instant, Duration)>,
