@@ -94,9 +94,19 @@ impl Follower {
         self.frames.is_complete()
     }
 
+    /// Bytes of the journal that were read.
+    pub fn bytes(&self) -> u64 {
+        self.offset
+    }
+
     /// Slices so far.
     pub fn slices(&self) -> u32 {
         self.frames.kept().count()
+    }
+
+    /// When the last of them ends, in nanoseconds from the recording's start.
+    pub fn end_ns(&self) -> u64 {
+        self.frames.kept().slices().last().map_or(0, |slice| slice.end_ns)
     }
 
     /// How many slices of the recording one of [`Self::recording`] has.
