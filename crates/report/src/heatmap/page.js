@@ -1,6 +1,6 @@
 "use strict";
 // All views, drawn from numbers: those in a page, or newer ones again and again. What is returned takes newer ones.
-const heatmap = async (data) => {
+const heatmap = async (data, view = "map") => {
   const $ = (id) => document.getElementById(id);
   let { regions, slices, noun } = data;
   const canvas = $("picture");
@@ -19,7 +19,7 @@ const heatmap = async (data) => {
   const maps = { accesses: raw(data.maps.accesses), remote: raw(data.maps.remote) };
 
   const state = {
-    region: 0, view: "map", show: data.show, scale: data.scale, columns: data.columns ? "own" : "0",
+    region: 0, view, show: data.show, scale: data.scale, columns: data.columns ? "own" : "0",
     own: data.columns || 64, slice: -1, from: 0, to: 0, at: -1,
   };
   let region;
@@ -228,7 +228,8 @@ const heatmap = async (data) => {
   };
   const drawPath = () => {
     const width = canvas.clientWidth;
-    const room = Math.max(160, width - 72 - 140);
+    const left = width < 640 ? 60 : 72;
+    const room = Math.max(96, width - left - 140);
     const [acrossBy, downBy] = [Math.ceil(slices.length / (room * pixels())), Math.ceil(region.granules / 420)];
     const [columns, rows] = [Math.ceil(slices.length / acrossBy), Math.ceil(region.granules / downBy)];
     const cells = new Float32Array(columns * rows);
@@ -240,7 +241,7 @@ const heatmap = async (data) => {
     }
     cells.forEach((value, at) => value > 0 || (cells[at] = NaN));
     size(520);
-    const area = [72, 30, room, 430];
+    const area = [left, 30, room, 430];
     const scale = countAxis(cells);
     image(map(), cells, columns, rows, scale, Infinity, ...area);
     const start = region.firstGranule * region.granuleBytes;

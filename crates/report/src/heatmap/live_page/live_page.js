@@ -27,7 +27,7 @@ function showFigures(now) {
   text("rss", bytes(now.rss_bytes ?? NaN));
   text("processes", count(now.processes));
   const ended = now.processes - now.processes_running;
-  text("processes-note", ended > 0 ? `${count(now.processes_running)} of them now` : "all of them now");
+  text("processes-note", ended > 0 ? `${count(now.processes_running)} of them running` : "running");
   text("notes", now.notes.join(" "));
 }
 
@@ -77,7 +77,8 @@ async function showMap(now) {
     text("lead", `${count(Math.round(all))} ${data.noun} so far, ${percent(sum / all)} of them to ${name}.`);
     $("seen").hidden = $("mappings").hidden = false;
     if (draw) await draw(data);
-    else draw = await heatmap(data);
+    // Slices from left to right: of a map of all slices together one would not see what happens now.
+    else draw = await heatmap(data, "path");
     drawn = slices;
   } catch (error) {
     // The figures tell that nobody answers.
@@ -141,6 +142,7 @@ async function awaitEnd() {
         followed.stop();
         document.documentElement.dataset.state = "ended";
         text("state", "finished");
+        text("processes-note", "\u00a0");
         return over(ended);
       }
     } catch (error) {
