@@ -235,7 +235,8 @@ def test_the_page_in_a_browser(skewed: list[str], tmp_path: pathlib.Path) -> Non
         # Somebody looks at another region, and further down, while slices come: all of that stays, and nothing moves.
         browser.ask("document.querySelector('[data-view=map]').click(); document.querySelectorAll('#regions button')[1].click()")
         browser.wait_for(f"{text('name')} === document.querySelectorAll('#regions button')[1].textContent", "the other region is shown")
-        name = browser.ask(text("name"))
+        name, before = browser.ask(text("name")), browser.ask(slices)
+        browser.wait_for(f"{slices} > {before} + 20", "the map grows while the page scrolls to the region")
         browser.ask(
             """window.shifts = [];
             const places = ({ sources }) => sources.map(({ node, previousRect, currentRect }) => [node?.id || node?.nodeName, previousRect.y, currentRect.y]);
