@@ -3,6 +3,7 @@
 //! It reads the journal and nothing else, so that several can watch, and the recorder knows of none. A terminal gets its other screen
 //! meanwhile, and the last map when the view ends; anything else gets each map once, one below the other.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -107,7 +108,9 @@ fn status(options: &Options, follower: &Follower) -> String {
     let slices = follower.slices();
     let ending = if slices == 1 { "" } else { "s" };
     let time = Nanos(follower.end_ns());
-    format!("{}: {slices} slice{ending}, {time}; Ctrl-C ends the view", options.recording)
+    let name =
+        Path::new(&options.recording).file_name().map_or(Cow::default(), |name| name.to_string_lossy());
+    format!("{name}: {slices} slice{ending}, {time}; Ctrl-C ends the view")
 }
 
 /// Where maps are shown.
@@ -181,8 +184,8 @@ fn screen(status: &str, map: &str, (columns, rows): (usize, usize)) -> String {
     // Lines are cleared before they are written, not after: behind a full line the cursor still stands on its last character.
     let lines: Vec<String> = lines.iter().map(|line| format!("{CLEAR_LINE}{line}")).collect();
     // The last line of a full screen is not left: that would move all of it.
-    let rest = if is_full { String::new() } else { format!("\r\n{CLEAR_BELOW}") };
-    format!("{HOME}{}{rest}", lines.join("\r\n"))
+    let rest = if is_full { String::new() } else { format!("\n{CLEAR_BELOW}") };
+    format!("{HOME}{}{rest}", lines.join("\n"))
 }
 
 fn write(text: &str) -> io::Result<()> {
@@ -202,9 +205,9 @@ mod tests {
     #[test]
     fn a_screen_has_no_more_than_it_has_room_for() {
         let all = screen("status", "one\ntwo\n", (80, 24));
-        assert_eq!(all, "\x1b[H\x1b[2Kstatus\r\n\x1b[2Kone\r\n\x1b[2Ktwo\r\n\x1b[J");
+        assert_eq!(all, "\x1b[H\x1b[2Kstatus\n\x1b[2Kone\n\x1b[2Ktwo\n\x1b[J");
         let cut = screen("status", "one\ntwo\nthree\n", (4, 3));
-        assert_eq!(cut, "\x1b[H\x1b[2Kstat\r\n\x1b[2Kone\r\n\x1b[2K...");
-        assert!(!screen("status", "one\ntwo\n", (80, 3)).ends_with("\r\n\x1b[J"));
+        assert_eq!(cut, "\x1b[H\x1b[2Kstat\n\x1b[2Kone\n\x1b[2K...");
+        assert!(!screen("status", "one\ntwo\n", (80, 3)).ends_with("\n\x1b[J"));
     }
 }
