@@ -132,6 +132,11 @@ def test_a_recording_is_served_while_it_grows(skewed: list[str], tmp_path: pathl
         assert re.search(r"^tiermem_record_slices_total \d+$", metrics, re.MULTILINE)
         assert re.search(r"^tiermem_record_working_set_bytes \d+$", metrics, re.MULTILINE)
 
+        # Who draws it once is told that it goes on.
+        once = tiermem("heatmap", str(watch.out), "--text")
+        assert once.returncode == 0 and f"\n{hottest} " in once.stdout
+        assert re.fullmatch(r"tiermem: the recording is under way: these are its \d+ slices so far\n", once.stderr), once.stderr
+
         # A page of another name, which resolves to this machine, must not read it.
         for path in ("", "map.txt", "api/map", "api/snapshot", "api/end"):
             code, words = watch.refused(path, host="evil.example")

@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 /// A recording, or one process of it, by regions or by tensors.
 fn of_process(options: &Options, path: &str) -> Result<Recording, Failure> {
     let recording = part(options, read::read(options, path)?)?;
-    if let Some(note) = recording.incompleteness() {
+    if let Some(note) = read::note_of_part(&recording) {
         // Of two recordings it is told which one is meant.
         let which = options.against.as_ref().map_or(String::new(), |_| format!("{path}: "));
         eprintln!("tiermem: {which}{note}");

@@ -25,6 +25,8 @@ impl Limits {
 
 /// Slices stay apart down to this number as long as stretches of memory can be taken together instead.
 const SLICES_APART: usize = 64;
+/// Regions are not larger.
+const CELL_BYTES_MAX: u64 = 1 << 47;
 /// Where that does not help, as with many regions that have a sample each, there are no fewer than these.
 const SLICES_MIN: usize = 4;
 
@@ -131,8 +133,10 @@ impl Kept {
                 continue;
             }
             let before = self.samples.len();
-            self.coarsen();
-            if self.samples.len() > before - before / 8 {
+            if self.cell_bytes < CELL_BYTES_MAX {
+                self.coarsen();
+            }
+            if self.samples.len() * 8 > before * 7 {
                 if self.slices.len() <= SLICES_MIN {
                     break;
                 }

@@ -242,6 +242,15 @@ proptest! {
             Err(_) => prop_assert_eq!(slices, 0),
             Ok(recording) => prop_assert_eq!(recording.head.slices.len(), slices),
         }
+        std::fs::write(&path, &bytes).unwrap();
+        // Of what does not begin like a journal nothing is followed.
+        if let Some(mut follower) = Follower::open(&path, Limits { slices_max: 4, samples_max: 1 }).unwrap() {
+            let read = follower.read();
+            prop_assert!(read.is_ok() || slices == 0);
+            prop_assert_eq!(follower.slices() as usize, slices);
+            // A damaged length may look like a frame that is not whole yet.
+            prop_assert!(!follower.is_complete());
+        }
     }
 
     #[test]
