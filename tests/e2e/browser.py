@@ -52,11 +52,8 @@ def visit(browser: str, page: str, tmp_path: pathlib.Path) -> str:
     return done.stdout
 
 
-# The page in a frame as narrow as a phone, and below it what does not fit there: its words and by how much. A canvas has no words.
-NARROW = """<!doctype html><iframe id="page" src="/" style="width:360px; height:4000px; border:0"></iframe><pre id="found">not looked yet</pre>
-<script>
-setTimeout(() => {
-  const page = document.getElementById("page").contentDocument;
+# What of a page does not fit into so many pixels: its words and by how much. A canvas has no words.
+FIND_CUT = """(page, most) => {
   const found = [];
   for (const it of page.body.querySelectorAll("*")) {
     const words = [...it.childNodes].filter((node) => node.nodeType === 3 && node.data.trim()).map((node) => node.data.trim()).join(" ");
@@ -66,12 +63,19 @@ setTimeout(() => {
     const { left, right } = range.getBoundingClientRect();
     // Labels that the style sheet adds count here; what is in the line has no width of its own.
     const cut = it.clientWidth > 0 && it.scrollWidth > it.clientWidth;
-    if (cut || left < 0 || right > 360) found.push(`${words}: ${Math.round(left)} to ${Math.round(right)}`);
+    if (cut || left < 0 || right > most) found.push(`${words}: ${Math.round(left)} to ${Math.round(right)}`);
   }
   const wide = page.documentElement.scrollWidth;
-  if (wide > 360) found.push(`the page is ${wide} wide`);
+  if (wide > most) found.push(`the page is ${wide} wide`);
+  return found;
+}"""
+# The page in a frame as narrow as a phone, and below it what does not fit there.
+NARROW = f"""<!doctype html><iframe id="page" src="/" style="width:360px; height:4000px; border:0"></iframe><pre id="found">not looked yet</pre>
+<script>
+setTimeout(() => {{
+  const found = ({FIND_CUT})(document.getElementById("page").contentDocument, 360);
   document.getElementById("found").textContent = JSON.stringify(found);
-}, 4000);
+}}, 4000);
 </script>"""
 
 

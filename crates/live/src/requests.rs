@@ -87,18 +87,19 @@ impl HttpBody for Answering {
     }
 }
 
-/// Refuses requests that name a server on this machine, at `address`, by another name than an address, localhost, or one of `names`: a
-/// page of such a name, which resolves to this machine's address, could make its reader's browser read what is served here.
-pub(crate) fn named(router: Router, address: SocketAddr, names: Vec<String>) -> Router {
+/// Refuses requests that name a server on this machine, at `address`, by another name than an address, localhost, or one of `names`, if its
+/// configuration can have some: a page of such a name, which resolves to this machine's address, could make its reader's browser read what is served here.
+pub(crate) fn named(router: Router, address: SocketAddr, names: Option<Vec<String>>) -> Router {
     if !address.ip().is_loopback() {
         return router;
     }
-    let names: Arc<[String]> = names.into();
+    let has_configuration = names.is_some();
+    let names: Arc<[String]> = names.unwrap_or_default().into();
     router.layer(middleware::from_fn(move |request: Request, next: Next| {
         let names = Arc::clone(&names);
         async move {
             match stranger(request.uri(), request.headers(), &names) {
-                Some(name) => refusal(&name),
+                Some(name) => refusal(&name, has_configuration),
                 None => next.run(request).await,
             }
         }
@@ -117,13 +118,13 @@ fn stranger(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Option<String> 
     uri.authority().map(ToString::to_string).into_iter().chain(hosts).find(|host| !is_known(host))
 }
 
-fn refusal(name: &str) -> Response {
+fn refusal(name: &str, has_configuration: bool) -> Response {
     let name: String = name.chars().filter(|char| !char.is_control()).take(100).collect();
-    let text = format!(
-        "this server is not {name}: name it by its address or as localhost, or let its configuration have \
-         http_hosts = [\"{}\"]\n",
-        without_port(&name)
-    );
+    let or = match has_configuration {
+        true => format!(", or let its configuration have http_hosts = [\"{}\"]", without_port(&name)),
+        false => String::new(),
+    };
+    let text = format!("this server is not {name}: name it by its address or as localhost{or}\n");
     (StatusCode::MISDIRECTED_REQUEST, text).into_response()
 }
 

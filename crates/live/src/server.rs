@@ -77,7 +77,8 @@ impl<V: View> Clone for Shared<V> {
 pub struct HttpPort {
     listener: TcpListener,
     address: SocketAddr,
-    names: Vec<String>,
+    /// Further names, where a configuration can have some.
+    names: Option<Vec<String>>,
 }
 
 impl HttpPort {
@@ -93,7 +94,7 @@ impl HttpPort {
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(HttpPort { listener, address, names: Vec::new() })
+        Ok(HttpPort { listener, address, names: None })
     }
 
     /// Where it listens.
@@ -105,7 +106,7 @@ impl HttpPort {
     /// localhost, or so; but for `/metrics` and `/ready`.
     #[must_use]
     pub fn known_as(self, names: Vec<String>) -> Self {
-        HttpPort { names, ..self }
+        HttpPort { names: Some(names), ..self }
     }
 
     /// Serves the newest of `views`, and nothing else: [`Self::serve`].

@@ -81,6 +81,18 @@ pub fn lock_shared(file: &File) -> io::Result<bool> {
     flock_soon(file, FlockOperation::NonBlockingLockShared)
 }
 
+/// Whether another handle of the file has it locked alone ([`lock`]).
+///
+/// # Errors
+/// If the file system has no locks, say: it is not known then.
+pub fn is_locked(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => flock(file, FlockOperation::Unlock).map(|()| false).map_err(io::Error::from),
+        Err(Errno::WOULDBLOCK) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Time for the files of a process that was killed to be let go. The kernel ends its requests to io_uring only after the process
 /// itself, so whoever starts the next one at once still finds them locked, on some file systems for a tenth of a second.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);

@@ -63,13 +63,11 @@ impl<'a> Asked<'a> {
                 Failure::usage(anyhow!("there is no slice {beyond}; {path} has slices 0 to {last}"))
             }),
         };
-        let asked = Asked { options, path, recording, selection, slices: slices? };
-        asked.warn_of_fine_granule()?;
-        Ok(asked)
+        Ok(Asked { options, path, recording, selection, slices: slices? })
     }
 
     /// Says where a granule is finer than what was recorded: of parts that were looked at more closely it is not.
-    fn warn_of_fine_granule(&self) -> Result<(), Failure> {
+    pub fn warn_of_fine_granule(&self) -> Result<(), Failure> {
         let Some(granule) = self.options.granule else { return Ok(()) };
         let named = self.named()?;
         let is_drawn = |region: u32| {

@@ -11,7 +11,9 @@ mod read;
 mod sites;
 mod tables;
 mod tensors;
-mod text;
+pub mod text;
+pub mod under_way;
+mod watch;
 mod working_set;
 
 pub use self::options::Options;
@@ -32,11 +34,19 @@ use crate::process_choice;
 /// Reads, gathers, and draws or prints.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let output = options.output.as_deref().map(|path| Ok((path, files::kind(path)?))).transpose()?;
+    if options.watch
+        && let Some(follower) = watch::begun(options)?
+    {
+        return watch::run(options, follower);
+    }
     let recording = of_process(options, &options.recording)?;
     let asked = Asked::new(options, &options.recording, &recording)?;
+    asked.warn_of_fine_granule()?;
     if let Some(path) = &options.against {
         let other = of_process(options, path)?;
-        return compare(&asked, &Asked::new(options, path, &other)?, output);
+        let against = Asked::new(options, path, &other)?;
+        against.warn_of_fine_granule()?;
+        return compare(&asked, &against, output);
     }
     match output {
         None if options.processes => {
@@ -48,7 +58,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             printed.map_err(|error| Failure::writing("the table", error))
         }
         None if options.text => {
-            let printed = print_text(&text::map(&asked)?);
+            let map = text::map(&asked, text::columns())?;
+            map.note().iter().for_each(|note| eprintln!("tiermem: {note}"));
+            let printed = print_text(&map.text);
             printed.map_err(|error| Failure::writing("the map", error))
         }
         None => {
@@ -74,17 +86,22 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 
 /// A recording, or one process of it, by regions or by tensors.
 fn of_process(options: &Options, path: &str) -> Result<Recording, Failure> {
-    let mut recording = read::read(options, path)?;
+    let recording = part(options, read::read(options, path)?)?;
+    if let Some(note) = read::note_of_part(&recording) {
+        // Of two recordings it is told which one is meant.
+        let which = options.against.as_ref().map_or(String::new(), |_| format!("{path}: "));
+        eprintln!("tiermem: {which}{note}");
+    }
+    Ok(recording)
+}
+
+/// One process of a recording, if one is asked for, by regions or by tensors.
+fn part(options: &Options, mut recording: Recording) -> Result<Recording, Failure> {
     if let Some(name) = &options.process {
         recording = process_choice::named(&recording, name)?;
     }
     if options.tensors {
         recording = tensors::divided(&recording)?;
-    }
-    if let Some(note) = recording.incompleteness() {
-        // Of two recordings it is told which one is meant.
-        let which = options.against.as_ref().map_or(String::new(), |_| format!("{path}: "));
-        eprintln!("tiermem: {which}{note}");
     }
     Ok(recording)
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, FromArgMatches, ValueEnum};
 use tiermem_base::{Bytes, Nanos};
 use tiermem_trace::recording::{LevelChoice, Mode, parse_level};
 use tiermem_trace::{Addresses, Format as TraceFormat};
@@ -19,6 +19,7 @@ Examples:
   tiermem heatmap llama.parquet -o llama.html
   tiermem heatmap llama.parquet --text                    # a map in the terminal: regions over time
   tiermem heatmap llama.parquet --text --region hottest   # offsets of one region over time
+  tiermem heatmap app.rec --text --watch                  # the same while it is recorded, slice by slice
   tiermem heatmap llama.parquet --show idle               # how long memory has been idle
   tiermem heatmap llama.parquet --view wss                # the working set: bytes touched in a slice
   tiermem heatmap llama.parquet --granule 4MiB --columns period -o weights.png
@@ -133,6 +134,9 @@ pub struct Options {
     /// Print a map as text: time from left to right; without --region, a row for each region.
     #[arg(long, conflicts_with_all = ["output", "processes", "view", "show", "columns", "together", "theme", "format"])]
     pub(super) text: bool,
+    /// Draw the map anew at each slice of a recording that is under way, until it ends; Ctrl-C ends the view earlier.
+    #[arg(long, requires = "text", conflicts_with_all = ["slices", "against"])]
+    pub(super) watch: bool,
     /// Tell the addresses of the recorded run beside offsets. Another run has them elsewhere.
     #[arg(long)]
     pub(super) absolute: bool,
@@ -258,6 +262,16 @@ pub enum ThemeArg {
     Light,
     /// For dark screens.
     Dark,
+}
+
+impl Options {
+    /// What the command has where a recording alone is given.
+    pub fn of(recording: &str) -> Result<Self, clap::Error> {
+        let command = Options::augment_args(clap::Command::new("heatmap"));
+        let matches = command.try_get_matches_from(["heatmap", "REC"])?;
+        // The name is not read as the command line's: it is no description of a trace, whatever it looks like.
+        Ok(Options { recording: recording.to_owned(), ..Options::from_arg_matches(&matches)? })
+    }
 }
 
 fn granule(text: &str) -> Result<Bytes, String> {

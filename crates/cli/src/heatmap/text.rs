@@ -10,14 +10,30 @@ use super::asked::Asked;
 use crate::failure::Failure;
 
 /// Columns where standard output is no terminal.
-const COLUMNS: usize = 80;
+pub const COLUMNS: usize = 80;
 /// Regions of a map at most.
 const REGIONS_MAX: usize = 24;
 /// Values (granules times slices) of a region at most; beyond that its granules are coarser.
 const VALUES_MAX: u64 = 4 << 20;
 
-/// The map of the region that is asked for, or one with a row for each region.
-pub fn map(asked: &Asked) -> Result<String, Failure> {
+/// A map as text.
+pub struct TextMap {
+    /// The text, in lines.
+    pub text: String,
+    /// Regions for which there was no row.
+    pub left_out: usize,
+}
+
+impl TextMap {
+    /// What to know of regions for which there was no row, if there are some.
+    pub fn note(&self) -> Option<String> {
+        let count = self.left_out;
+        (count > 0).then(|| format!("{count} colder regions are left out; --region NAME takes any"))
+    }
+}
+
+/// The map of the region that is asked for, or one with a row for each region, in `columns` columns.
+pub fn map(asked: &Asked, columns: usize) -> Result<TextMap, Failure> {
     let named = asked.named()?;
     let is_one = named.as_ref().is_some_and(|windows| windows.len() == 1);
     let mut windows = match named {
@@ -44,17 +60,15 @@ pub fn map(asked: &Asked) -> Result<String, Failure> {
     let Some(first) = fields.first() else { return Err(asked.nothing()) };
     let look = asked.look();
     if is_one {
-        return Ok(heatmap::text_map(&look, first, columns()));
+        return Ok(TextMap { text: heatmap::text_map(&look, first, columns), left_out: 0 });
     }
     let left_out = fields.len().saturating_sub(REGIONS_MAX);
     fields.truncate(REGIONS_MAX);
-    if left_out > 0 {
-        eprintln!("tiermem: {left_out} colder regions are left out; --region NAME takes any");
-    }
-    Ok(heatmap::text_map_of_regions(&look, &fields, columns()))
+    Ok(TextMap { text: heatmap::text_map_of_regions(&look, &fields, columns), left_out })
 }
 
-fn columns() -> usize {
+/// The terminal's columns, or what there is without one.
+pub fn columns() -> usize {
     let columns = tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
     // Some terminals do not know how wide they are.
     if columns == 0 { COLUMNS } else { columns }

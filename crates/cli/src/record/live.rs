@@ -1,6 +1,7 @@
 //! Live recording of a program: its options, and its end.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -10,13 +11,14 @@ use clap::Args;
 use tiermem_base::{Bytes, Nanos};
 use tiermem_place::capture::live::{self, Closer, Ending, Recorded, SourceKind, Target};
 use tiermem_place::capture::{CaptureError, Stop, machine};
-use tiermem_sys::memory;
+use tiermem_sys::{disk, memory};
 use tiermem_trace::TraceError;
 use tiermem_trace::recording::{self, Journal, Recording};
 
 use super::Report;
 use super::shown::Shown;
 use super::summary::tell;
+use super::watch;
 use crate::failure::Failure;
 use crate::interrupt;
 
@@ -69,6 +71,10 @@ pub struct LiveArgs {
     /// Tell which code first touches memory: `tiermem heatmap OUT --sites` prints it. Samples page faults by perf_event_open.
     #[arg(long, conflicts_with_all = ["machine", "physical", "import"])]
     pub sites: bool,
+    /// Serve the recording so far as a page that follows it, at this address [default: a free port of 127.0.0.1].
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:0",
+        value_parser = watch::address, conflicts_with_all = ["physical", "import"])]
+    pub watch: Option<SocketAddr>,
     /// With --pid: give the process an agent, to see granules. It stands still for some milliseconds meanwhile.
     #[arg(long, requires = "pid", conflicts_with = "no_agent")]
     inject: bool,
@@ -147,9 +153,10 @@ pub fn run(
         delay: args.delay.unwrap_or_default(),
         duration: args.duration,
     };
-    // What cannot be written is no reason to start a program.
-    let mut journal =
-        Journal::create(output).map_err(Failure::failed)?.with_rss(memory::resident_bytes_of_process);
+    // What cannot be written, or watched as it was asked for, is no reason to start a program.
+    let port = args.watch.map(watch::Port::take).transpose()?;
+    let mut journal = begun(output)?.with_rss(memory::resident_bytes_of_process);
+    let view = port.map(|port| port.show(&journal, output, options.slice)).transpose()?;
     let stop = Stop::default();
     let begun = Instant::now() + options.delay;
     let record =
@@ -164,6 +171,9 @@ pub fn run(
         }
         Err(error) => Err(kept_until(error, &journal, output)),
     };
+    if let Some(view) = view {
+        view.end(&kept.as_ref().map_or("failed".to_owned(), |(_, ending, _)| self::ended(ending)));
+    }
     // What the user sees of us comes after the program's end, whatever has become of the recording. When the time is over, the program goes on.
     if is_time_over && args.end_program {
         stop.pass_on(TERMINATE);
@@ -191,14 +201,32 @@ pub fn run_machine(args: &LiveArgs, output: &Path, report: &Report) -> Result<()
         granule_bytes: args.granule,
         duration: args.duration,
     };
-    let mut journal = Journal::create(output).map_err(Failure::failed)?;
+    let port = args.watch.map(watch::Port::take).transpose()?;
+    let mut journal = begun(output)?;
+    let view = port.map(|port| port.show(&journal, output, options.slice)).transpose()?;
     let recorded = watched(args, &Stop::default(), |stop, progress| {
         machine::record(&options, &mut journal, stop, progress)
     });
-    let (recording, cut_short) = recorded.map_err(|error| kept_until(error, &journal, output))?;
-    let replaced = replace(journal, &recording, cut_short, output);
+    let kept = match recorded {
+        Ok((recording, cut_short)) => {
+            let replaced = replace(journal, &recording, cut_short, output);
+            Ok((recording, replaced))
+        }
+        Err(error) => Err(kept_until(error, &journal, output)),
+    };
+    if let Some(view) = view {
+        view.end(if kept.is_ok() { "stopped" } else { "failed" });
+    }
+    let (recording, replaced) = kept?;
     tell(&recording, "stopped", report)?;
     replaced
+}
+
+/// Begins a journal. Its lock tells who reads it that its recorder lives; a file system without locks does not tell.
+fn begun(output: &Path) -> Result<Journal, Failure> {
+    let journal = Journal::create(output).map_err(Failure::failed)?;
+    let _ = disk::lock(journal.file());
+    Ok(journal)
 }
 
 /// The failure of a recording that has perhaps begun, whose slices are then kept.

@@ -5,6 +5,7 @@ mod perf_lackey;
 mod physical;
 mod shown;
 mod summary;
+mod watch;
 
 pub use live::{ended, slice};
 
@@ -27,6 +28,7 @@ const HELP: &str = "\
 Examples:
   tiermem record -o app.rec -- ./app --its-own flags           # pages referenced, 4 MiB granules, 1 s slices
   tiermem record --slice 100ms --granule 1MiB -o app.rec -- ./app
+  tiermem record --watch -o app.rec -- ./app                   # look at it while it runs: a page, whose address is printed first
   tiermem record --delay 30s --duration 10s -o app.rec -- ./app # from 30 s after its start, for 10 s
   tiermem record --closer model.gguf=64KiB -o app.rec -- ./app # finer granules for one mapped file
   tiermem record --source refs --source writes -o app.rec -- ./app
@@ -57,6 +59,10 @@ Sources:
   damon    the kernel's DAMON, if the kernel has it and nobody else uses it
   perf-mem samples of loads (--stores: of stores) with level and latency; needs hardware counters
   lackey   every access under Valgrind, through modelled caches; slices are of modelled time
+
+--watch serves the recording so far: a page at /, the map as text at /map.txt (?region=NAME&columns=N), figures as JSON at /api/snapshot,
+/metrics. One line on standard error has the address, before the program starts. From another terminal, and without --watch:
+`tiermem heatmap OUT --text --watch`.
 
 With --physical the program runs under Valgrind (Lackey), about a hundred times slower, and OUT is a trace of the transactions
 between modelled caches and memory, with physical addresses: docs/record.md. Needs valgrind, and root (or CAP_SYS_ADMIN and
@@ -156,6 +162,11 @@ fn record(options: Options) -> Result<(), Failure> {
         .collect();
     if kinds.is_none() && live.sites {
         return Err(Failure::usage(anyhow!("perf-mem and lackey tell no sites; leave --sites out")));
+    }
+    if kinds.is_none() && live.watch.is_some() {
+        return Err(Failure::usage(anyhow!(
+            "perf-mem and lackey have no slices before the recording ends; leave --watch out"
+        )));
     }
     if kinds.is_none() && live.delay.is_some() {
         return Err(Failure::usage(anyhow!(

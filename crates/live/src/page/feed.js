@@ -14,12 +14,13 @@ const GAP_S = 5;
 /** Lines run on between samples that are no further apart: the server keeps older ones at a distance of ten seconds. */
 const BREAK_S = 15;
 
-function showHeader(now) {
-  text("state", now.ready ? "ready" : "not ready");
+function showHeader(now, state) {
+  text("state", state(now));
   document.documentElement.dataset.ready = now.ready;
   text("version", now.version || "–");
   text("uptime", duration(now.uptime_s));
-  text("connections", count(now.connections));
+  // A server without clients of its own has none to count.
+  if ("connections" in now) text("connections", count(now.connections));
 }
 
 async function get(path) {
@@ -37,8 +38,13 @@ async function get(path) {
  * - `comparable(old, now)` tells whether `old` counts the same things as `now`, and no more of any.
  * - `show(now, before, rows, words)` is called with each new snapshot and when another window is chosen: with the snapshot at the window's
  *   beginning, null where there is none; the plots' columns: `time`, and one for each line; and what the window is called: "last 1 min".
+ * - `state(snapshot)` says in a word how the server is.
+ * - `gap(sample)` tells how many seconds lines may run on to that sample, where that is more than usual.
+ * - `lost()` is called when the server does not answer any more.
+ *
+ * What is returned has `stop()`.
  */
-export function follow({ sample, lines, comparable, show }) {
+export function follow({ sample, lines, comparable, show, state = (now) => now.ready ? "ready" : "not ready", gap = () => 0, lost = () => {} }) {
   /** The newest snapshots, oldest first. */
   let kept = [];
   const rows = { time: [] };
@@ -55,7 +61,7 @@ export function follow({ sample, lines, comparable, show }) {
     if (!before) return;
     const seconds = now.uptime_s - before.uptime_s;
     // A restart, or a gap in which nobody looked: the lines break.
-    const broken = seconds <= 0 || seconds > BREAK_S;
+    const broken = seconds <= 0 || seconds > Math.max(BREAK_S, gap(now));
     rows.time.push(now.unix_s);
     Object.entries(lines).forEach(([name, line]) => rows[name].push(broken ? null : line(now, before, seconds)));
     const old = rows.time.findIndex((time) => time >= now.unix_s - LONGEST_S);
@@ -103,7 +109,7 @@ export function follow({ sample, lines, comparable, show }) {
   }
 
   function take(now) {
-    showHeader(now);
+    showHeader(now, state);
     // The server publishes at its own pace; a snapshot seen twice says nothing new.
     if (shownUptime === now.uptime_s) return;
     shownUptime = now.uptime_s;
@@ -115,22 +121,29 @@ export function follow({ sample, lines, comparable, show }) {
     showNewest();
   }
 
+  let isStopped = false;
+
   async function ask() {
+    if (isStopped) return;
     try {
       const now = await get("/api/snapshot");
-      if (!last || now.unix_s - last.unix_s > GAP_S) refill(await get("/api/history"));
+      if (!last || now.unix_s - last.unix_s > Math.max(GAP_S, gap(now))) refill(await get("/api/history"));
+      if (isStopped) return;
       take(now);
       document.documentElement.dataset.state = "live";
     } catch (error) {
+      if (isStopped) return;
       console.warn(error);
       document.documentElement.dataset.state = "disconnected";
       text("state", "disconnected");
+      lost();
     }
     setTimeout(ask, PERIOD_MS);
   }
 
   offer(showNewest);
   ask();
+  return { stop: () => { isStopped = true; } };
 }
 
 /** What a counter grew by in a second, for `follow`. */

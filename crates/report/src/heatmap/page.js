@@ -1,12 +1,14 @@
 "use strict";
-// All views, drawn from the numbers in the page.
-(async () => {
+// All views, drawn from numbers: those in a page, or newer ones again and again. What is returned takes newer ones.
+const heatmap = async (data, view = "map") => {
   const $ = (id) => document.getElementById(id);
-  const data = JSON.parse($("data").textContent);
-  const { regions, slices, noun } = data;
+  let { regions, slices, noun } = data;
   const canvas = $("picture");
   const tip = $("tip");
-  if (!regions.length) return void ($("stage").hidden = true);
+  if (!regions.length) {
+    $("stage").hidden = true;
+    return async () => {};
+  }
 
   const raw = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const unpack = async (text) => {
@@ -17,25 +19,30 @@
   const maps = { accesses: raw(data.maps.accesses), remote: raw(data.maps.remote) };
 
   const state = {
-    region: 0, view: "map", show: data.show, scale: data.scale, columns: data.columns ? "own" : "0",
+    region: 0, view, show: data.show, scale: data.scale, columns: data.columns ? "own" : "0",
     own: data.columns || 64, slice: -1, from: 0, to: 0, at: -1,
   };
   let region;
   let layout = [];
   let select = null;
 
-  // The chosen region's numbers, unpacked when it is first looked at.
-  const open = async (number) => {
-    const one = regions[number];
+  // A region's numbers, unpacked when it is first looked at.
+  const unpacked = async (one) => {
     if (!one.ready) {
       for (const name of Object.keys(one.totals)) one.totals[name] = new Float32Array(await unpack(one.totals[name]));
       one.codes = new Uint8Array(await unpack(one.codes));
       if (one.remote) one.remote = new Uint8Array(await unpack(one.remote));
       one.ready = true;
     }
-    region = one;
-    Object.assign(state, { region: number, from: 0, to: one.granules, at: -1 });
+    return one;
   };
+  const open = async (number) => {
+    region = await unpacked(regions[number]);
+    Object.assign(state, { region: number, from: 0, to: region.granules, at: -1 });
+  };
+  // What waits for numbers to be unpacked happens one after the other.
+  let turn = Promise.resolve();
+  const inTurn = (act) => (turn = turn.then(act));
 
   // Seconds from a granule's last access to the end of a slice (of all of them if it is -1): NaN if it was not accessed until then.
   const ageAt = (granule, slice) => {
@@ -221,7 +228,8 @@
   };
   const drawPath = () => {
     const width = canvas.clientWidth;
-    const room = Math.max(160, width - 72 - 140);
+    const left = width < 640 ? 60 : 72;
+    const room = Math.max(96, width - left - 140);
     const [acrossBy, downBy] = [Math.ceil(slices.length / (room * pixels())), Math.ceil(region.granules / 420)];
     const [columns, rows] = [Math.ceil(slices.length / acrossBy), Math.ceil(region.granules / downBy)];
     const cells = new Float32Array(columns * rows);
@@ -233,7 +241,7 @@
     }
     cells.forEach((value, at) => value > 0 || (cells[at] = NaN));
     size(520);
-    const area = [72, 30, room, 430];
+    const area = [left, 30, room, 430];
     const scale = countAxis(cells);
     image(map(), cells, columns, rows, scale, Infinity, ...area);
     const start = region.firstGranule * region.granuleBytes;
@@ -391,7 +399,9 @@
       show(lines, event.clientX, event.clientY);
     }
   };
+  let pointer = null;
   canvas.addEventListener("pointermove", (event) => {
+    pointer = event;
     hover(event);
     if (!select) return;
     const [x, y] = within(event);
@@ -427,7 +437,10 @@
     Object.assign(state, { from, to: Math.max(from + 1, Math.min(to, region.granules)), at: -1 });
     draw();
   };
-  canvas.addEventListener("pointerleave", hide);
+  canvas.addEventListener("pointerleave", () => {
+    pointer = null;
+    hide();
+  });
   canvas.addEventListener("blur", hide);
   canvas.addEventListener("click", (event) => {
     if (state.view !== "slices") return;
@@ -491,12 +504,17 @@
     if (target.dataset.view !== "map" && target.dataset.view !== "scatter") stop();
     set({ view: target.dataset.view });
   });
-  $("regions").addEventListener("click", async ({ target }) => {
+  // Which region is shown, once somebody has chosen one; else it is the hottest.
+  let chosen = null;
+  $("regions").addEventListener("click", ({ target }) => {
     if (!target.dataset.region) return;
     stop();
-    await open(Number(target.dataset.region));
-    set({ slice: -1 });
-    $("name").scrollIntoView({ behavior: "smooth", block: "start" });
+    chosen = regions[target.dataset.region].name;
+    inTurn(async () => {
+      await open(Math.max(0, regions.findIndex(({ name }) => name === chosen)));
+      set({ slice: -1 });
+      $("name").scrollIntoView({ behavior: "smooth", block: "start" });
+    });
   });
   await open(0);
   // Only what is there can be drawn anew.
@@ -504,4 +522,25 @@
   dark.addEventListener("change", draw);
   set({ slice: -1 });
   document.body.dataset.ready = "yes";
-})();
+
+  // Newer numbers of the same recording. What is looked at stays, and whoever looks at the last slice goes on with the last one.
+  const take = async (newer) => {
+    const number = Math.max(0, newer.regions.findIndex(({ name }) => name === chosen));
+    const one = await unpacked(newer.regions[number]);
+    const isSame = one.name === region.name;
+    const isWhole = !isSame || (state.from === 0 && state.to === region.granules);
+    const place = (granule, up) => Math[up ? "ceil" : "floor"](((region.firstGranule + granule) * region.granuleBytes) / one.granuleBytes) - one.firstGranule;
+    const [from, to] = isWhole ? [0, one.granules] : [place(state.from, false), Math.min(one.granules, place(state.to, true))];
+    const isLast = state.slice === slices.length - 1;
+    const start = slices[state.slice]?.[1];
+    const slice = start === undefined ? -1 : isLast ? newer.slices.length - 1 : newer.slices.findLastIndex((its) => its[1] <= start);
+    const isTold = !tip.hidden && pointer;
+    [data, region] = [newer, one];
+    ({ regions, slices, noun } = newer);
+    Object.assign(state, { region: number, from, to, at: -1 });
+    $("slice").max = slices.length - 1;
+    set({ slice });
+    if (isTold) hover(pointer);
+  };
+  return (newer) => inTurn(() => (newer.regions.length ? take(newer) : undefined));
+};

@@ -15,8 +15,12 @@ use crate::escape::escape;
 use crate::quantity::Quantity;
 
 const STYLE: &str = include_str!("../page/page.css");
+/// Of what is on no other page.
 const MORE_STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = concat!(include_str!("numbers.js"), include_str!("paint.js"), include_str!("page.js"));
+/// What draws: `heatmap(data)`, of the [data](page_data).
+pub(super) const VIEWS: &str =
+    concat!(include_str!("numbers.js"), include_str!("paint.js"), include_str!("page.js"));
+const START: &str = "heatmap(JSON.parse(document.getElementById(\"data\").textContent));";
 
 /// A region of the page.
 #[derive(Clone, Debug)]
@@ -72,11 +76,11 @@ pub fn page(look: &Look, name: &str, regions: &[PageRegion], left_out: usize) ->
         escape(name)
     );
     // Within a script element nothing else could end it, or open another.
-    let data = data(look, regions).to_string().replace('<', "\\u003c");
+    let data = page_data(look, regions).to_string().replace('<', "\\u003c");
     let _ = write!(
         out,
         "<div id=\"tip\" role=\"status\" hidden></div><script type=\"application/json\" id=\"data\">{data}</script>\
-         <script>{SCRIPT}</script></body></html>"
+         <script>{VIEWS}{START}</script></body></html>"
     );
     out
 }
@@ -176,7 +180,8 @@ fn table(out: &mut String, look: &Look, regions: &[PageRegion], sum: f64, left_o
     *out += "</div></section>";
 }
 
-fn data(look: &Look, regions: &[PageRegion]) -> Value {
+/// What a page draws of: the regions, the hottest first, slice by slice.
+pub fn page_data(look: &Look, regions: &[PageRegion]) -> Value {
     let table = |map: Map| base64::encode(map.table().as_flattened());
     let rgb = |colour: Rgb| colour.to_vec();
     let times: Vec<Value> = chosen(regions)
@@ -258,6 +263,7 @@ fn region_data(look: &Look, field: &Field, tells_level: bool) -> Value {
         "fileOffset": region.filter(|region| region.path.is_some()).map(|region| region.file_offset),
         "permissions": region.map(|region| region.permissions.as_str()),
         "bytes": field.window.bytes,
+        "sum": field.sum,
         // A number of this size would be rounded.
         "start": look.absolute.then(|| format!("{:#x}", look.start(field))),
         "unknown": look.is_unknown(field),

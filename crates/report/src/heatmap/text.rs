@@ -237,7 +237,9 @@ fn drawn(
         line += if line.is_empty() { "" } else { "   " };
         line += &entry;
     }
-    out + &line + "\n"
+    // Programs choose the names of their files and memory; a terminal must not take them for commands.
+    let shown = |it: char| if it.is_control() && it != '\n' { char::REPLACEMENT_CHARACTER } else { it };
+    (out + &line + "\n").chars().map(shown).collect()
 }
 
 fn rate_of(cell: &Cell) -> Option<f32> {

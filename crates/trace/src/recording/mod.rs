@@ -24,7 +24,7 @@ pub use file::{NO_REGIONS, looks_like_one, read, write};
 pub use from_trace::{FromTrace, FromTraceError, GAP_BYTES};
 pub use head::{Cost, Executable, Head, Process, Region, RegionKind, Slice, Source, Unit};
 pub use initialisation::Initialisation;
-pub use journal::{Facts, Journal, JournalSample, NumberedProcess, NumberedRegion};
+pub use journal::{Facts, Follower, Journal, JournalSample, Limits, NumberedProcess, NumberedRegion};
 pub use names::{Candidate, NAME_WORDS, choose};
 pub use region_range::{RegionRange, finest_granule};
 pub use rss::Rss;

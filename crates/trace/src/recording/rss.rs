@@ -25,6 +25,24 @@ impl Rss {
         self.bytes.get(at).copied().flatten()
     }
 
+    /// Takes back what was told of a slice, if it is the last one.
+    pub(super) fn forget(&mut self, slice: u32) {
+        if (self.first_slice as usize + self.bytes.len()).checked_sub(1) == Some(slice as usize) {
+            self.bytes.pop();
+        }
+    }
+
+    /// At the end of two slices each, of `slices` in all: the last of an odd number is alone.
+    pub(super) fn of_pairs(&self, slices: usize) -> Rss {
+        let mut pairs = Rss::default();
+        for pair in self.first_slice as usize / 2..slices.div_ceil(2) {
+            if let Some(bytes) = self.at((2 * pair + 1).min(slices.saturating_sub(1))) {
+                pairs.put(pair as u32, bytes);
+            }
+        }
+        pairs
+    }
+
     /// Adds a slice behind those that it has.
     pub(super) fn put(&mut self, slice: u32, bytes: u64) {
         if self.bytes.is_empty() {

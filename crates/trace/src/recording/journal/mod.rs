@@ -23,7 +23,9 @@
 //! merge and move to another number until the end, so samples have addresses. Processes may begin other programs, so they get their final
 //! names, and regions theirs with them, when the journal is read.
 
+mod follow;
 mod frame;
+mod kept;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,8 @@ use tiermem_base::Op;
 
 use super::{Head, Level, Process, Region, Slice};
 
+pub use follow::Follower;
+pub use kept::Limits;
 pub use read::recover;
 pub(super) use read::{is_one, read};
 pub use write::Journal;

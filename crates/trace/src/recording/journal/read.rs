@@ -6,12 +6,13 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use super::frame::{check_header, checksum, sample};
+use super::kept::{Kept, Limits};
 use super::{
     END, EndFacts, FRAME_HEADER_BYTES, Facts, HEAD, HEADER_BYTES, INCOMPLETE, JournalSample, MAGIC,
     NumberedRegion, SAMPLE_BYTES, SLICE, SliceFacts,
 };
 use crate::TraceError;
-use crate::recording::{Head, Process, Recording, Region, Rss, Sample, Slice};
+use crate::recording::{Head, Process, Recording, Region, Sample, Slice};
 
 /// The largest range of one sample of a recording: its bytes are a number of 32 bits.
 const SAMPLE_RANGE_MAX: u64 = 1 << 30;
@@ -20,6 +21,15 @@ const SAMPLE_RANGE_MAX: u64 = 1 << 30;
 pub(in crate::recording) fn is_one(path: &Path) -> bool {
     let mut start = [0; MAGIC.len()];
     File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == MAGIC
+}
+
+/// How a journal stands, which what is read of it says in a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is written on.
+    Growing,
+    /// Its recorder has ended.
+    Ended,
 }
 
 /// Reads the journal at `path`.
@@ -35,20 +45,20 @@ pub(in crate::recording) fn read(path: &Path) -> Result<Recording, TraceError> {
 /// # Errors
 /// If it is no journal, one of another version, or one in which not even the head is whole.
 pub fn recover(journal: impl Read) -> Result<Recording, String> {
-    frames(journal)?.finish()
+    frames(journal)?.recording(Standing::Ended)
 }
 
 /// The content of the frames so far.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     head: Option<Head>,
-    slices: Vec<Slice>,
     regions: BTreeMap<u32, NumberedRegion>,
     processes: BTreeMap<u32, Process>,
-    /// By the number of the process.
-    rss: BTreeMap<u32, Rss>,
-    /// The slice of each, and the sample.
-    samples: Vec<(u32, JournalSample)>,
+    kept: Kept,
+    /// Where the last slice of the journal starts.
+    last_start_ns: Option<u64>,
+    /// The samples of the last slice as they were, if they are wanted.
+    newest: Option<(Slice, Vec<JournalSample>)>,
     is_complete: bool,
     is_damaged: bool,
 }
@@ -68,20 +78,20 @@ pub(super) fn frames(mut journal: impl Read) -> Result<Frames, String> {
         if read_up_to(&mut journal, &mut header).map_err(cannot)? < FRAME_HEADER_BYTES {
             break;
         }
-        let [length, sum] = [0, 4].map(|at| [header[at], header[at + 1], header[at + 2], header[at + 3]]);
         body.clear();
         // Room is made as bytes come: a damaged length asks for none that the file does not fill.
-        let wanted = u64::from(u32::from_le_bytes(length));
+        let wanted = u64::from(length(header));
         let read = journal.by_ref().take(wanted).read_to_end(&mut body).map_err(cannot)?;
-        if (read as u64) < wanted {
-            break;
-        }
-        if checksum(length, &body) != u32::from_le_bytes(sum) || frames.take(&body).is_none() {
-            frames.is_damaged = true;
+        if (read as u64) < wanted || frames.take(header, &body).is_none() {
             break;
         }
     }
     Ok(frames)
+}
+
+/// The length of the body that a frame's header tells.
+pub(super) fn length(header: [u8; FRAME_HEADER_BYTES]) -> u32 {
+    u32::from_le_bytes([header[0], header[1], header[2], header[3]])
 }
 
 /// Fills as much of `buffer` as there are bytes for.
@@ -99,8 +109,36 @@ fn read_up_to(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 impl Frames {
-    /// Takes in one frame, all of it or nothing; `None` if it makes no sense.
-    fn take(&mut self, body: &[u8]) -> Option<()> {
+    /// Keeps no more than `limits` allow, and the last slice as it was.
+    pub(super) fn within(limits: Limits) -> Self {
+        let newest = Some((Slice::default(), Vec::new()));
+        Frames { kept: Kept::within(limits), newest, ..Frames::default() }
+    }
+
+    /// Whether the last frame has come.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Whether a frame was not as it was written.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.is_damaged
+    }
+
+    /// What there is of slices.
+    pub(super) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// Takes in one frame, all of it or nothing; `None` if it is damaged or makes no sense.
+    pub(super) fn take(&mut self, header: [u8; FRAME_HEADER_BYTES], body: &[u8]) -> Option<()> {
+        let [length, sum] = [0, 4].map(|at| [header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let taken = (checksum(length, body) == u32::from_le_bytes(sum)).then(|| self.content(body));
+        self.is_damaged |= taken.flatten().is_none();
+        taken.flatten()
+    }
+
+    fn content(&mut self, body: &[u8]) -> Option<()> {
         let (kind, content) = body.split_first()?;
         match *kind {
             HEAD => self.head = Some(head(serde_json::from_slice(content).ok()?)?),
@@ -123,7 +161,7 @@ impl Frames {
 
     fn slice(&mut self, facts: SliceFacts, samples: &[u8]) -> Option<()> {
         let SliceFacts { slice, rss, facts: Facts { regions, processes } } = facts;
-        let is_next = self.slices.last().is_none_or(|last| last.start_ns < slice.start_ns);
+        let is_next = self.last_start_ns.is_none_or(|last| last < slice.start_ns);
         let (samples, rest) = samples.as_chunks::<SAMPLE_BYTES>();
         (is_next && rest.is_empty() && are_sane(&regions)).then_some(())?;
         let is_known = |number: u32| {
@@ -137,13 +175,12 @@ impl Frames {
         let all_known = numbers.into_iter().all(is_known)
             && samples.iter().all(|sample| usize::from(sample.source) < sources);
         all_known.then_some(())?;
-        let number = u32::try_from(self.slices.len()).ok()?;
-        self.slices.push(slice);
-        for (process, bytes) in rss {
-            self.rss.entry(process).or_default().put(number, bytes);
-        }
+        self.kept.push(slice, &rss, samples.iter().copied())?;
+        self.last_start_ns = Some(slice.start_ns);
         self.know(Facts { regions, processes });
-        self.samples.extend(samples.into_iter().map(|sample| (number, sample)));
+        if let Some(newest) = &mut self.newest {
+            *newest = (slice, samples);
+        }
         Some(())
     }
 
@@ -160,10 +197,44 @@ impl Frames {
     }
 
     /// The recording of what came.
-    pub(super) fn finish(self) -> Result<Recording, String> {
-        let Frames { head, slices, regions, mut processes, mut rss, samples, is_complete, is_damaged } = self;
-        let mut head = head.ok_or("this journal ends before its first slice")?;
+    pub(super) fn recording(&self, standing: Standing) -> Result<Recording, String> {
+        let mut recording =
+            self.made_of(self.kept.slices(), |slice| self.kept.place(slice), self.kept.samples())?;
+        if !self.is_complete && standing == Standing::Ended {
+            let slices = self.kept.count();
+            let why = if self.is_damaged {
+                "the journal is damaged behind them"
+            } else {
+                "it was killed, or its disk was full"
+            };
+            recording
+                .head
+                .notes
+                .push(format!("{INCOMPLETE}: these are the {slices} slices that it had written ({why})"));
+        }
+        for (number, process) in self.processes.keys().zip(&mut recording.head.processes) {
+            process.rss = self.kept.rss(*number);
+        }
+        Ok(recording)
+    }
+
+    /// The last slice alone, as it was, if it is kept.
+    pub(super) fn newest(&self) -> Result<Recording, String> {
+        let (slice, samples) = self.newest.as_ref().ok_or("the last slice is not kept")?;
+        let samples: Vec<(u32, JournalSample)> = samples.iter().map(|sample| (0, *sample)).collect();
+        self.made_of(&[*slice], |_| 0, &samples)
+    }
+
+    /// A recording of some slices. `place` has the number here of a slice of the journal.
+    fn made_of(
+        &self,
+        slices: &[Slice],
+        place: impl Fn(u32) -> u32,
+        samples: &[(u32, JournalSample)],
+    ) -> Result<Recording, String> {
+        let mut head = self.head.clone().ok_or("this journal ends before its first slice")?;
         let last_slice = (slices.len() as u32).saturating_sub(1);
+        let regions = &self.regions;
         let mut order: Vec<&NumberedRegion> = regions.values().filter(|it| it.within.is_none()).collect();
         order.sort_by_key(|it| (it.region.process, it.region.start, it.number));
         let places: BTreeMap<u32, u32> = order.iter().map(|it| it.number).zip(0..).collect();
@@ -174,18 +245,15 @@ impl Frames {
             }
             places.get(&number).copied()
         };
-        for (number, process) in &mut processes {
-            process.rss = rss.remove(number).unwrap_or_default();
-        }
-        head.processes = named(processes);
+        head.processes = named(&self.processes);
         let now = |it: &&NumberedRegion| {
-            let last_slice = if it.is_mapped { last_slice } else { it.region.last_slice.min(last_slice) };
-            let first_slice = it.region.first_slice.min(last_slice);
+            let last = if it.is_mapped { last_slice } else { place(it.region.last_slice).min(last_slice) };
+            let first = place(it.region.first_slice).min(last_slice);
             let name = match head.processes.get(it.region.process as usize) {
                 Some(process) if it.region.process > 0 => format!("{}: {}", process.name, it.region.name),
                 _ => it.region.name.clone(),
             };
-            Region { name, last_slice, first_slice, ..it.region.clone() }
+            Region { name, last_slice: last, first_slice: first, ..it.region.clone() }
         };
         head.regions = order.iter().map(now).collect();
         let mut all = Vec::with_capacity(samples.len());
@@ -198,26 +266,16 @@ impl Frames {
             });
             match region {
                 Some(region) => {
-                    cut(slice, region, head.regions[region as usize].start, &sample, |it| all.push(it));
+                    cut(*slice, region, head.regions[region as usize].start, sample, |it| all.push(it));
                 }
                 None => outside += 1,
             }
         }
-        head.slices = slices;
+        head.slices = slices.to_vec();
         if outside > 0 {
             head.notes.push(format!(
                 "{outside} samples of the journal lay outside of their regions, and are left out"
             ));
-        }
-        if !is_complete {
-            let slices = head.slices.len();
-            let why = if is_damaged {
-                "the journal is damaged behind them"
-            } else {
-                "it was killed, or its disk was full"
-            };
-            head.notes
-                .push(format!("{INCOMPLETE}: these are the {slices} slices that it had written ({why})"));
         }
         Ok(Recording { head, samples: all })
     }
@@ -228,7 +286,7 @@ fn head(head: Head) -> Option<Head> {
 }
 
 /// The processes in the order of their numbers, those of the same name numbered.
-fn named(processes: BTreeMap<u32, Process>) -> Vec<Process> {
+fn named(processes: &BTreeMap<u32, Process>) -> Vec<Process> {
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     let mut taken: BTreeSet<String> = BTreeSet::new();
     let mut unique = |name: String| {
@@ -241,7 +299,7 @@ fn named(processes: BTreeMap<u32, Process>) -> Vec<Process> {
             }
         }
     };
-    processes.into_values().map(|it| Process { name: unique(it.name.clone()), ..it }).collect()
+    processes.values().map(|it| Process { name: unique(it.name.clone()), ..it.clone() }).collect()
 }
 
 fn are_sane(regions: &[NumberedRegion]) -> bool {

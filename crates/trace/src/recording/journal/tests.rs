@@ -146,6 +146,86 @@ fn another_version_is_told() {
     assert!(check_header(&other).unwrap_err().contains("damaged"));
 }
 
+/// Byte by byte, as a slow disk would show it.
+#[test]
+fn who_follows_a_journal_sees_each_slice_once_it_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, grown) = (dir.path().join("a.rec"), dir.path().join("grown.rec"));
+    let (mut journal, ends) = journal(&path);
+    let mut beside = journal.follow(Limits::NONE).unwrap();
+    assert!(beside.read().unwrap() && beside.slices() == 3 && !beside.has_ended());
+    let recording = journal.end(head(&["a note", "the end"]), Facts::default()).unwrap();
+    drop(journal);
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&grown, &whole[..MAGIC.len()]).unwrap();
+    let mut follower = Follower::open(&grown, Limits::NONE).unwrap().unwrap();
+    for length in MAGIC.len()..=whole.len() {
+        std::fs::write(&grown, &whole[..length]).unwrap();
+        let before = follower.slices();
+        let is_new = follower.read().unwrap();
+        let slices = ends.iter().filter(|end| **end <= length).count();
+        assert!(is_new || before as usize == slices, "{length}");
+        assert_eq!(follower.slices() as usize, slices, "{length}");
+        let (so_far, newest) = (follower.recording(), follower.newest());
+        if slices > 0 {
+            let (so_far, newest) = (so_far.unwrap(), newest.unwrap());
+            assert_eq!((so_far.head.slices.len(), so_far.incompleteness()), (slices, None));
+            assert_eq!(so_far.samples.len(), [0, 2, 3, 4][slices]);
+            assert_eq!(newest.head.slices, [slice(slices as u64 - 1)]);
+            assert_eq!(newest.samples.len(), [0, 2, 1, 1][slices]);
+        } else {
+            assert!(so_far.is_err() || so_far.unwrap().samples.is_empty());
+        }
+        assert_eq!(follower.is_complete(), length == whole.len(), "{length}");
+    }
+    for mut follower in [follower, beside] {
+        let _ = follower.read();
+        assert!(follower.has_ended());
+        assert_eq!(follower.recording().unwrap(), recording);
+    }
+    crate::recording::write(&path, &recording).unwrap();
+    assert!(Follower::open(&path, Limits::NONE).unwrap().is_none());
+}
+
+#[test]
+fn a_part_that_is_kept_has_all_accesses_and_the_lives_of_regions() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.rec");
+    let mut journal = Journal::create(&path).unwrap();
+    let mut follower = journal.follow(Limits { slices_max: 4, samples_max: 1 << 20 }).unwrap();
+    let born = |number: u32, first_slice: u32, last_slice: u32, is_mapped| {
+        let NumberedRegion { region, .. } = region(number, u64::from(number) << 20, 1 << 16, "heap");
+        let region = Region { name: format!("r{number}"), first_slice, last_slice, ..region };
+        NumberedRegion { number, within: None, is_mapped, region }
+    };
+    for at in 0..20 {
+        let facts = match at {
+            0 => vec![born(1, 0, 0, true), born(2, 0, 0, true)],
+            9 => vec![born(1, 0, 8, false)],
+            13 => vec![born(3, 13, 13, true)],
+            _ => Vec::new(),
+        };
+        let facts = Facts { regions: facts, processes: Vec::new() };
+        journal
+            .slice(&head(&[]), slice(at), facts, &[sample(2, 2 << 20), sample(2, (2 << 20) + 4096)])
+            .unwrap();
+        follower.read().unwrap();
+    }
+    assert_eq!((follower.slices(), follower.together()), (20, 8));
+    let recording = follower.recording().unwrap();
+    let lives = |recording: &Recording| -> Vec<(String, u32, u32)> {
+        recording.head.regions.iter().map(|it| (it.name.clone(), it.first_slice, it.last_slice)).collect()
+    };
+    let life = |name: &str, first: u32, last: u32| (name.to_owned(), first, last);
+    assert_eq!(lives(&recording), [life("r1", 0, 1), life("r2", 0, 2), life("r3", 1, 2)]);
+    assert_eq!(recording.head.slices.iter().map(|it| it.start_ns).collect::<Vec<_>>(), [0, 80, 160]);
+    let weights: Vec<(u32, u64, f32)> =
+        recording.samples.iter().map(|it| (it.slice, it.offset, it.weight)).collect();
+    let two = |slice: u32, weight: f32| [(slice, 0, weight), (slice, 4096, weight)];
+    assert_eq!(weights, [two(0, 16.0), two(1, 16.0), two(2, 8.0)].concat());
+    assert_eq!(follower.newest().unwrap().samples.len(), 2);
+}
+
 proptest! {
     /// A damaged byte costs the slice that it is in and those behind it.
     #[test]
@@ -161,6 +241,15 @@ proptest! {
         match recover(bytes.as_slice()) {
             Err(_) => prop_assert_eq!(slices, 0),
             Ok(recording) => prop_assert_eq!(recording.head.slices.len(), slices),
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        // Of what does not begin like a journal nothing is followed.
+        if let Some(mut follower) = Follower::open(&path, Limits { slices_max: 4, samples_max: 1 }).unwrap() {
+            let read = follower.read();
+            prop_assert!(read.is_ok() || slices == 0);
+            prop_assert_eq!(follower.slices() as usize, slices);
+            // A damaged length may look like a frame that is not whole yet.
+            prop_assert!(!follower.is_complete());
         }
     }
 

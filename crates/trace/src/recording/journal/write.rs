@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use super::frame::{frame, header, put_sample};
+use super::read::Standing;
 use super::{
-    END, EndFacts, Facts, HEAD, JournalSample, NumberedProcess, NumberedRegion, SAMPLE_BYTES, SLICE,
-    SliceFacts,
+    END, EndFacts, Facts, Follower, HEAD, JournalSample, Limits, NumberedProcess, NumberedRegion,
+    SAMPLE_BYTES, SLICE, SliceFacts,
 };
 use crate::TraceError;
 use crate::recording::{Head, Process, Recording, Slice};
@@ -89,6 +90,19 @@ impl Journal {
         self.whole_bytes
     }
 
+    /// The file, of which one can ask with a lock whether its recorder lives.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Follows what is appended from here on, and what is there.
+    ///
+    /// # Errors
+    /// If the system has no further descriptor.
+    pub fn follow(&self, limits: Limits) -> io::Result<Follower> {
+        Ok(Follower::of(self.file.try_clone()?, limits))
+    }
+
     /// Whether somebody who opens the recording's path finds this journal.
     pub fn is_in_place(&self) -> bool {
         self.temporary.is_none() && !self.is_special
@@ -147,7 +161,7 @@ impl Journal {
                 if ended.is_err() {
                     frames.complete(end.head, end.facts);
                 }
-                frames.finish()
+                frames.recording(Standing::Ended)
             })
             .map_err(|reason| TraceError::Form { path: self.path.clone(), reason })?;
         recording.head.version = head.version;
