@@ -129,6 +129,20 @@ def is_announced(store: Store) -> bool:
         return not flash or client.info("tiers")["flash_recoverable_items"] >= flash[0]
 
 
+def settled(store: Store, count: Callable[[Store], int]) -> int:
+    """What is counted once nothing is on its way between tiers any more, and what moved to flash is announced, however slow the machine."""
+    counts: list[int] = []
+
+    def is_settled() -> bool:
+        counts.append(count(store))
+        time.sleep(0.5)
+        # What moved after the count is not among what was announced.
+        return is_announced(store) and count(store) == counts[-1]
+
+    eventually(is_settled, "what lies on flash is announced, and no more comes")
+    return counts[-1]
+
+
 @dataclasses.dataclass
 class Life:
     """What a store left behind that was started, worked with and ended."""
@@ -166,10 +180,8 @@ def lives(
                 thread.stop.set()
             for thread in threads:
                 thread.join(PATIENCE_S)
-            # What is on its way between tiers settles, and what moved to flash is announced, however slow the device is.
             time.sleep(1.5)
-            eventually(lambda: is_announced(store), "what lies on flash is announced")
-            kept = quiet(store)
+            kept = settled(store, quiet)
         end(store, number)
         for thread in threads:
             thread.join(PATIENCE_S)
