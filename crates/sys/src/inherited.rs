@@ -21,7 +21,8 @@ struct Inherited {
     ignored: u64,
     closed: [bool; DESCRIPTORS as usize],
     open_files: Rlimit,
-    has_no_huge_pages: bool,
+    /// As `PR_GET_THP_DISABLE` tells it: 0, or 1 with flags above (Linux 6.18: huge pages where the program asks for them alone).
+    huge_pages_disabled: u64,
 }
 
 static INHERITED: OnceLock<Inherited> = OnceLock::new();
@@ -54,8 +55,10 @@ fn look() -> Inherited {
     let ignored = (1..SIGNALS).filter(|number| is_ignored(*number)).fold(0, |all, number| all | bit(number));
     let closed = std::array::from_fn(|number| is_closed(number as i32));
     // SAFETY: the call takes numbers alone and changes nothing.
-    let has_no_huge_pages = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0_u64, 0_u64, 0_u64, 0_u64) } == 1;
-    Inherited { mask, ignored, closed, open_files: getrlimit(Resource::Nofile), has_no_huge_pages }
+    let disabled = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0_u64, 0_u64, 0_u64, 0_u64) };
+    // A kernel that does not tell does not let it be set either.
+    let huge_pages_disabled = u64::try_from(disabled).unwrap_or(0);
+    Inherited { mask, ignored, closed, open_files: getrlimit(Resource::Nofile), huge_pages_disabled }
 }
 
 /// Does without huge pages in this process from now on: one that has many small things in memory for a short time would wait for the kernel
@@ -63,12 +66,13 @@ fn look() -> Inherited {
 pub fn forgo_huge_pages() {
     INHERITED.get_or_init(look);
     // A kernel that cannot do so leaves it as it is, which is slower and nothing else.
-    let _ = set_huge_pages_disabled(true);
+    let _ = set_huge_pages_disabled(1);
 }
 
-fn set_huge_pages_disabled(disabled: bool) -> io::Result<()> {
+/// Takes what `PR_GET_THP_DISABLE` tells.
+fn set_huge_pages_disabled(disabled: u64) -> io::Result<()> {
     // SAFETY: the call changes an attribute of the calling process and takes numbers alone.
-    match unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, u64::from(disabled), 0_u64, 0_u64, 0_u64) } {
+    match unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, disabled & 1, disabled & !1, 0_u64, 0_u64) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -77,7 +81,7 @@ fn set_huge_pages_disabled(disabled: bool) -> io::Result<()> {
 /// Keeps a process that is going to be started, and all that it starts, from having huge pages. To be asked for after [`pass_on`].
 pub fn without_huge_pages(command: &mut Command) {
     // SAFETY: between fork and exec the closure makes one system call, which takes no locks and allocates nothing.
-    unsafe { command.pre_exec(|| set_huge_pages_disabled(true)) };
+    unsafe { command.pre_exec(|| set_huge_pages_disabled(1)) };
 }
 
 fn bit(signal: i32) -> u64 {
@@ -115,7 +119,8 @@ pub fn pass_on(command: &mut Command) {
         }
         // Where somebody has lowered the hard limit meanwhile, that holds for the program too.
         let _ = setrlimit(Resource::Nofile, inherited.open_files);
-        set_huge_pages_disabled(inherited.has_no_huge_pages)?;
+        // Where it may not be set, it has not been set before. Nor is that a reason not to begin the program.
+        let _ = set_huge_pages_disabled(inherited.huge_pages_disabled);
         // SAFETY: the set outlives the call, which reads it.
         match unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const inherited.mask, std::ptr::null_mut())

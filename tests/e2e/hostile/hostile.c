@@ -62,6 +62,7 @@ static void look(void) {
     int signal = -1;
     prctl(PR_GET_PDEATHSIG, &signal);
     printf("dumpable %d, signal of the parent's death %d\n", prctl(PR_GET_DUMPABLE), signal);
+    printf("huge pages disabled %d\n", prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
     char path[64], text[256];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", getpid());
     int file = open(path, O_RDONLY);
