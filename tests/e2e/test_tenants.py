@@ -203,10 +203,14 @@ def test_memory_is_divided_by_what_misses_cost(serve: Callable[..., Store], tmp_
         client.config_set("tenants-terms", "near:min=9MiB")
         assert client.config_get("tenants-terms") == {"tenants-terms": "near:min=9437184"}
 
+        # What it had last is a local variable, so that a failure tells it.
+        last: dict[str, object] = {}
+
         def is_kept() -> bool:
             # Memory is divided at the end of a window, which is so many requests.
             work(client, 20)
-            return figures(client)["near"]["tiers"][0]["share_bytes"] >= 9 << 20
+            last.update(share=figures(client)["near"]["tiers"][0]["share_bytes"], division=division(client)["verdict"])
+            return last["share"] >= 9 << 20
 
         eventually(is_kept, "near has what it was promised")
         client.config_set("tenants-divide", "off")

@@ -177,6 +177,14 @@ fn promises_are_kept_and_those_that_outgrow_memory_are_cut_down() {
     let answers = run(plan(Way::Krr), &mut tenants(), 7, &later);
     assert!(answers[3].parts[0].bytes[0] < 300_000, "{:?}", answers[3].parts);
     assert!(answers[4].is_applied() && answers[4].parts[0].bytes[0] >= 700_000, "{:?}", answers[4].parts);
+    // So does a promise that grows by hardly anything.
+    let little_more = |standings: &mut Vec<Standing>| {
+        standings[0].terms.least_bytes = if standings[0].lookups > 110_000 { 507_000 } else { 500_000 };
+    };
+    let answers = run(plan(Way::Krr), &mut tenants(), 7, &little_more);
+    assert!(answers[3].parts[0].bytes[0] < 507_000, "{:?}", answers[3].parts);
+    assert!(answers[4].is_applied() && answers[4].parts[0].bytes[0] >= 507_000, "{:?}", answers[4].parts);
+    assert!(!answers[6].is_applied(), "what is kept is left as it is");
     // Bounds that are less than a piece, or leave no piece in between, hold to the byte, and are kept once they are.
     let bounded = |standings: &mut Vec<Standing>| {
         standings[0].terms = Terms { least_bytes: 3_000, most_bytes: 3_000, ..Terms::default() };

@@ -57,7 +57,8 @@ fn fit_promises(profiles: &mut [Profile], pieces: Pieces) {
     }
 }
 
-/// A bound counts as broken from this part of it on, 1 in this many.
+/// Promises that do not all fit are cut down as memory comes and goes with what is kept about items: a part is closer to one only
+/// if it differs from what there is by more than 1 in this many.
 const TOLERANCE: u64 = 32;
 
 /// A division, and whether it is better than what there was.
@@ -65,6 +66,8 @@ struct Divided {
     parts: Vec<TenantPart>,
     predicted_ns: (f64, f64),
     is_worth: bool,
+    /// Whether what there was is not within the terms of tenants, as this is.
+    keeps_terms: bool,
 }
 
 /// Everything that a division needs.
@@ -172,15 +175,15 @@ impl Question {
             predicted_ns,
             lost_ns: self.lost_ns,
         };
-        if self.known.is_empty() && !self.breaks_terms() {
+        if self.known.is_empty() && !self.breaks_terms(self.unknown_bytes(self.total_bytes()).into_iter()) {
             let sampled = self.unknown.iter().map(|tenant| tenant.keys_sampled).max().unwrap_or(0);
             let verdict = Verdict::TooFewSamples { sampled, needed: DISTINCT_LEAST };
             return answer(verdict, Vec::new(), (0.0, 0.0));
         }
         match self.divide_all() {
-            Ok(Divided { parts, predicted_ns, is_worth }) => {
+            Ok(Divided { parts, predicted_ns, is_worth, keeps_terms }) => {
                 let verdict = match self.plan.divides {
-                    true if self.breaks_terms() => Verdict::Divide,
+                    true if keeps_terms => Verdict::Divide,
                     true if is_worth && self.window == 1 => Verdict::First,
                     true if is_worth => Verdict::Divide,
                     _ => Verdict::ChooseK,
@@ -189,6 +192,10 @@ impl Question {
             }
             Err(problem) => answer(Verdict::TooLittle(problem), Vec::new(), (0.0, 0.0)),
         }
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.rooms.iter().map(|room| room.capacity_bytes).sum()
     }
 
     /// Pieces to divide memory in: enough for every tenant and for the tightest bound, as far as that can be afforded.
@@ -201,22 +208,23 @@ impl Question {
         self.plan.granules.max(for_bounds).max(for_tenants).clamp(1, GRANULES_MAX.max(self.plan.granules))
     }
 
-    /// Whether what tenants have been given is not what they were promised.
-    fn breaks_terms(&self) -> bool {
+    /// Whether tenants have been given what is not within their terms, where these `parts` are, or come closer: those of known
+    /// tenants, then those of unknown ones. Where not all that was promised fits, the closest that there is counts as kept.
+    fn breaks_terms(&self, parts: impl Iterator<Item = u64>) -> bool {
         let tenants = self.known.iter().map(|(tenant, _)| tenant).chain(&self.unknown);
-        tenants.into_iter().any(|tenant| {
+        tenants.zip(parts).any(|(tenant, part)| {
             let Terms { least_bytes, most_bytes, .. } = tenant.terms;
             tenant.given.as_ref().map_or(least_bytes > 0 || most_bytes < u64::MAX, |given| {
                 let given: u64 = given.iter().sum();
-                // Memory comes and goes a little with what is kept about items.
-                given < least_bytes - least_bytes / TOLERANCE
-                    || given > most_bytes.saturating_add(most_bytes / TOLERANCE)
+                let is_better = |within: bool| within || part.abs_diff(given) > part / TOLERANCE;
+                (given < least_bytes && part > given && is_better(part >= least_bytes))
+                    || (given > most_bytes && part < given && is_better(part <= most_bytes))
             })
         })
     }
 
     fn divide_all(&self) -> Result<Divided, TooLittle> {
-        let total_bytes: u64 = self.rooms.iter().map(|room| room.capacity_bytes).sum();
+        let total_bytes = self.total_bytes();
         let granules = self.granules(total_bytes);
         let unknown = self.unknown_bytes(total_bytes);
         let left_bytes = total_bytes.saturating_sub(unknown.iter().sum());
@@ -236,7 +244,9 @@ impl Question {
         let score = |shares| score(&profiles, shares, self.plan.objective, pieces, overheads);
         let mut is_worth = score(&whole).is_worth(&score(&before), self.plan.gain_least);
         let is_known = self.known.iter().all(|(tenant, _)| tenant.given.is_some());
-        if !is_worth && is_known && !self.breaks_terms() {
+        let known_bytes = whole.iter().map(|share| share.bytes);
+        let keeps_terms = self.breaks_terms(known_bytes.chain(unknown.iter().copied()));
+        if !is_worth && is_known && !keeps_terms {
             // It stays as it is; there may still be better parts of the upper tiers.
             whole.clone_from(&before);
         }
@@ -287,17 +297,21 @@ impl Question {
             });
         }
         parts.extend(self.parts_of_unknown(&unknown, total_bytes));
-        Ok(Divided { parts, predicted_ns, is_worth })
+        Ok(Divided { parts, predicted_ns, is_worth, keeps_terms })
     }
 
     /// Parts of tenants without a curve yet: of every room as much as of all of them.
     fn parts_of_unknown(&self, unknown_bytes: &[u64], total_bytes: u64) -> impl Iterator<Item = TenantPart> {
-        self.unknown.iter().zip(unknown_bytes).map(move |(tenant, bytes)| {
-            let of =
-                |room: &Room| (*bytes as f64 * room.capacity_bytes as f64 / total_bytes.max(1) as f64) as u64;
+        self.unknown.iter().zip(unknown_bytes).map(move |(tenant, &bytes)| {
+            // The sums up to each room, so that all rooms together give it to the byte.
+            let mut room_bytes = 0;
+            let upto = self.rooms.iter().map(|room| {
+                room_bytes += room.capacity_bytes;
+                part_of(bytes, room_bytes, total_bytes)
+            });
             TenantPart {
                 tenant: tenant.tenant,
-                bytes: self.rooms.iter().map(of).collect(),
+                bytes: differences(upto),
                 ks: vec![K_UNKNOWN; self.rooms.len()],
                 miss_ratio: None,
                 miss_ratio_before: None,
@@ -324,15 +338,24 @@ impl Question {
             let Terms { least_bytes, most_bytes, .. } = tenant.terms;
             tenant.wants_bytes.min(equal.max(tenant.held_bytes())).min(most_bytes).max(least_bytes)
         };
-        let mut bytes: Vec<u64> = self.unknown.iter().map(wanted).collect();
-        let sum: u64 = bytes.iter().sum();
+        let bytes: Vec<u64> = self.unknown.iter().map(wanted).collect();
         let promised: u64 = self.known.iter().map(|(tenant, _)| tenant.terms.least_bytes).sum();
         let room = total_bytes.saturating_sub(promised);
-        if sum > room {
-            bytes.iter_mut().for_each(|bytes| *bytes = (*bytes as f64 * room as f64 / sum as f64) as u64);
+        let least: Vec<u64> = self.unknown.iter().map(|tenant| tenant.terms.least_bytes).collect();
+        let (sum, least_sum) = (bytes.iter().sum::<u64>(), least.iter().sum::<u64>());
+        // What was promised is cut down last.
+        if least_sum > room {
+            return least.into_iter().map(|bytes| part_of(bytes, room, least_sum)).collect();
         }
-        bytes
+        let (more_room, more_sum) = (room - least_sum, sum - least_sum);
+        let cut = |(bytes, least): (u64, u64)| least + part_of(bytes - least, more_room.min(more_sum), more_sum);
+        bytes.into_iter().zip(least).map(cut).collect()
     }
+}
+
+/// `bytes` times `part` of `whole`, rounded down; none of nothing.
+fn part_of(bytes: u64, part: u64, whole: u64) -> u64 {
+    (u128::from(bytes) * u128::from(part) / u128::from(whole.max(1))) as u64
 }
 
 /// From sums up to each place to what each adds.
