@@ -348,7 +348,8 @@ impl Question {
             return least.into_iter().map(|bytes| part_of(bytes, room, least_sum)).collect();
         }
         let (more_room, more_sum) = (room - least_sum, sum - least_sum);
-        let cut = |(bytes, least): (u64, u64)| least + part_of(bytes - least, more_room.min(more_sum), more_sum);
+        let cut =
+            |(bytes, least): (u64, u64)| least + part_of(bytes - least, more_room.min(more_sum), more_sum);
         bytes.into_iter().zip(least).map(cut).collect()
     }
 }
