@@ -22,11 +22,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Files of other people's programs, which need nothing of ours to be read.
     ("stacks", &[]),
     ("place", &["base", "sys", "policy", "model", "trace", "stacks"]),
+    ("pager", &["base", "sys", "policy", "model", "trace", "place"]),
     (
         "cli",
         &[
             "base", "sys", "policy", "model", "trace", "sim", "report", "tier", "live", "store", "block",
-            "place",
+            "place", "pager",
         ],
     ),
     ("py", &["base", "policy", "model", "trace", "sim", "report"]),

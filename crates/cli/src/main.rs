@@ -13,6 +13,7 @@ mod mrc;
 mod numa_nodes;
 mod numbers;
 mod output;
+mod pager;
 mod partition;
 mod plan;
 mod print_lines;
@@ -87,8 +88,11 @@ enum Command {
     Heatmap(Box<heatmap::Options>),
     /// Plan which parts of a recorded program's memory belong in fast memory, and when.
     Plan(plan::Options),
-    /// Run a program with its memory placed on chosen nodes or by a plan; compare placements.
+    /// Run a program in less DRAM than it needs, or with its memory placed on chosen nodes or by a plan; compare placements.
     Run(Box<run::Options>),
+    /// Programs that run in less DRAM than they need: list them.
+    #[command(subcommand, after_help = pager::EXAMPLE)]
+    Pager(pager::Command),
     /// Check what this machine supports, and what each missing part needs.
     Doctor(doctor::Options),
     /// Measure how closely an emulated tier follows its curve on this machine.
@@ -119,6 +123,7 @@ fn main() -> ExitCode {
         Command::Heatmap(options) => heatmap::run(&options),
         Command::Plan(options) => plan::run(&options),
         Command::Run(options) => run::run(*options),
+        Command::Pager(command) => pager::run(command),
         Command::Doctor(options) => doctor::run(&options),
         Command::Probe(options) => probe::run(options),
     };

@@ -76,6 +76,11 @@ pub fn lock(file: &File) -> io::Result<bool> {
     flock_soon(file, FlockOperation::NonBlockingLockExclusive)
 }
 
+/// Gives a lock of the file back before the file is closed.
+pub fn unlock(file: &File) -> io::Result<()> {
+    Ok(flock(file, FlockOperation::Unlock)?)
+}
+
 /// Takes a shared lock of the file; false if another process has it alone. A shared lock keeps others from taking it alone.
 pub fn lock_shared(file: &File) -> io::Result<bool> {
     flock_soon(file, FlockOperation::NonBlockingLockShared)
@@ -87,7 +92,7 @@ pub fn lock_shared(file: &File) -> io::Result<bool> {
 /// If the file system has no locks, say: it is not known then.
 pub fn is_locked(file: &File) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => flock(file, FlockOperation::Unlock).map(|()| false).map_err(io::Error::from),
+        Ok(()) => unlock(file).map(|()| false),
         Err(Errno::WOULDBLOCK) => Ok(true),
         Err(error) => Err(error.into()),
     }

@@ -31,6 +31,7 @@ pub mod prefetch;
 mod proc_text;
 pub mod process_advice;
 pub mod process_claim;
+pub mod process_identity;
 pub mod process_use;
 pub mod shared_files;
 pub mod signals;

@@ -1,5 +1,6 @@
-//! `tiermem run`: runs a program with its memory placed.
+//! `tiermem run`: runs a program with its memory limited or placed.
 
+mod paged;
 mod placed;
 mod planned;
 
@@ -16,10 +17,12 @@ use crate::output::Format;
 
 /// Options of `tiermem run`.
 #[derive(Debug, Args)]
-#[command(after_help = format!("{}\n\n{}", placed::HELP, planned::HELP))]
+#[command(after_help = format!("{}\n\n{}\n\n{}", placed::HELP, paged::HELP, planned::HELP))]
 pub struct Options {
     #[command(flatten)]
     placed: placed::PlaceArgs,
+    #[command(flatten)]
+    paged: paged::PagedArgs,
     #[command(flatten)]
     planned: planned::PlanArgs,
     /// Format of the report.
@@ -39,9 +42,15 @@ pub fn run(options: Options) -> Result<(), Failure> {
 }
 
 fn place(options: Options) -> Result<(), Failure> {
-    let Options { placed, planned, format, report, command } = options;
+    let Options { placed, paged, planned, format, report, command } = options;
     let destination = Destination::of_report(report.as_deref(), true);
     forgo_huge_pages();
+    if paged.is_asked() {
+        return paged::run(&paged, command, format, &destination);
+    }
+    if let Some(option) = paged.without_limit() {
+        return Err(Failure::usage(anyhow!("{option} needs a limit of DRAM: --dram 2GiB")));
+    }
     match (&planned.plan, placed.is_by_plan()) {
         (Some(_), false) => Err(Failure::usage(anyhow!("a plan is a placement of its own: --place plan"))),
         (Some(file), true) => planned::run(&planned, file, command, format, &destination),

@@ -28,6 +28,7 @@ Examples:
   tiermem run --compare local,remote,default --trials 10 --cpus 0-7 -- llama-cli -m model.gguf -t 8 --temp 0 -n 100
   tiermem run --compare local,remote --cold -- ./pagerank --scale 20
   tiermem run --plan plan.json -- ./hotspot
+  tiermem run --dram 2GiB --flash 8GiB -- ./app                         # in less DRAM than it needs
 
 Placements: local (the nodes of the program's processors), remote (the nearest other node), interleave (all nodes in turn),
 weighted=3:1 (nodes in turn by weight, in the order of their numbers; sets the machine's weights during the run; needs root),

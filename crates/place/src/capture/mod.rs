@@ -14,7 +14,7 @@ mod options;
 pub mod perf_mem;
 pub mod physical;
 mod process_tree;
-pub(crate) mod program;
+pub mod program;
 mod resident;
 mod sampling;
 pub(crate) mod schedule;

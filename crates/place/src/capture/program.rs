@@ -101,14 +101,17 @@ impl Stop {
 
 /// A program that was started here. Dropped, it goes on.
 #[derive(Debug)]
-pub(crate) struct Program {
+pub struct Program {
     pid: u32,
     stop: Stop,
 }
 
 impl Program {
     /// Starts a command made by [`command`]. With an agent, if it can have one.
-    pub(crate) fn start(
+    ///
+    /// # Errors
+    /// If the system does not run it.
+    pub fn start(
         command: Command,
         stop: &Stop,
         with_agent: bool,
@@ -132,6 +135,9 @@ impl Program {
     }
 
     /// Waits for its end, which may take as long as it likes.
+    ///
+    /// # Errors
+    /// If the system does not let it be waited for.
     pub fn wait(&self) -> io::Result<ExitStatus> {
         self.stop.wait_for_program()?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -139,7 +145,10 @@ impl Program {
 
 /// A command: the file of its first word, under the name that was given, and its arguments. It has all that it would have if the user had
 /// started it: standard input, output and error, the terminal and its process group, signals, environment.
-pub(crate) fn command(words: &[OsString]) -> Result<Command, CaptureError> {
+///
+/// # Errors
+/// If there is no such program.
+pub fn command(words: &[OsString]) -> Result<Command, CaptureError> {
     let (file, arguments) = resolve(words)?;
     let mut command = Command::new(file);
     command.arg0(&words[0]).args(arguments);

@@ -1,8 +1,11 @@
 //! One control group: creation, removal, its processes, its memory usage.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::fs::{Access, access};
 
@@ -100,6 +103,29 @@ impl Group {
     /// The system's error; `ESRCH` if it has gone.
     pub fn add(&self, pid: u32) -> Result<(), GroupError> {
         files::write("move a process to", &self.file("cgroup.procs"), &pid.to_string())
+    }
+
+    /// Has a process that is going to be started move here by itself before it runs its program: all that the program has in memory
+    /// is charged here.
+    ///
+    /// # Errors
+    /// The system's error: the right to move processes here is missing.
+    pub fn add_child(&self, command: &mut Command) -> Result<(), GroupError> {
+        let path = self.file("cgroup.procs");
+        let opened = OpenOptions::new().write(true).open(&path);
+        let file = opened.map_err(|error| GroupError::io("move a process to", &path, error))?;
+        // The file lives as long as the command, and is closed in the process when it runs its program.
+        let ask = move || {
+            // SAFETY: between fork and exec the closure makes one system call, which takes no locks and allocates nothing; the byte
+            // outlives it. `0` means the process that writes.
+            match unsafe { libc::write(file.as_raw_fd(), b"0".as_ptr().cast(), 1) } {
+                1 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: the closure is fit to run between fork and exec, as said in it.
+        unsafe { command.pre_exec(ask) };
+        Ok(())
     }
 
     /// The processes in it, without those of groups below.

@@ -13,6 +13,8 @@ use crate::disk;
 const PAGE_BYTES: u64 = 4096;
 /// The least that `mkswap` makes: ten pages.
 pub const SWAP_FILE_BYTES_MIN: u64 = 10 * PAGE_BYTES;
+/// The header takes so many bytes of a file.
+pub const SWAP_HEADER_BYTES: u64 = PAGE_BYTES;
 /// The longest label.
 pub const LABEL_BYTES_MAX: usize = 16;
 
@@ -121,6 +123,25 @@ pub fn check_file(path: &Path) -> Result<(), SwapError> {
     Ok(())
 }
 
+/// The label of the swap in a file; `None` if there is no swap in it, or it cannot be read.
+pub fn label_of(path: &Path) -> Option<String> {
+    let mut page = [0; PAGE_BYTES as usize];
+    disk::open_existing(path, true).ok()?.read_exact_at(&mut page, 0).ok()?;
+    let is_swap = page.get(AT_SIGNATURE..) == Some(SIGNATURE.as_slice());
+    let label = page.get(AT_LABEL..AT_LABEL + LABEL_BYTES_MAX).filter(|_| is_swap)?;
+    let label = label.split(|byte| *byte == 0).next().unwrap_or_default();
+    Some(String::from_utf8_lossy(label).into_owned())
+}
+
+/// Whether the file system of this folder or file can hold swap.
+///
+/// # Errors
+/// Why not.
+pub fn check_place(path: &Path) -> Result<(), SwapError> {
+    let opened = File::open(path).map_err(|error| SwapError::io("look at", path, error, ""))?;
+    check_file_system(path, &opened)
+}
+
 fn check_file_system(path: &Path, file: &File) -> Result<(), SwapError> {
     let stat =
         fstatfs(file).map_err(|error| SwapError::io("look at the file system of", path, error.into(), ""))?;
@@ -163,6 +184,8 @@ mod tests {
         }
         made.unwrap();
         check_file(&path).unwrap();
+        assert_eq!(label_of(&path).as_deref(), Some("tiermem"));
+        check_place(&path).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!((bytes.len(), std::fs::metadata(&path).unwrap().mode() & 0o777), (1 << 20, 0o600));
         // Read apart by offsets of `union swap_header` (linux/swap.h).
@@ -193,6 +216,7 @@ mod tests {
             return eprintln!("not run: {error}");
         }
         assert!(text(check_file(&path).unwrap_err()).contains("no swap header"));
+        assert_eq!(label_of(&path), None);
         file.set_len(1 << 30).unwrap();
         assert!(matches!(check_file(&path), Err(SwapError::Holes { bytes: 0x4000_0000, .. })));
         file.set_len(0).unwrap();

@@ -1,0 +1,89 @@
+//! Errors of the machine's side.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tiermem_base::Bytes;
+use tiermem_sys::control_group::GroupError;
+use tiermem_sys::swap::SwapError;
+
+use super::DRAM_BYTES_MIN;
+
+/// Why a program cannot be given a group and swap, or why they are still there.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// A limit that cannot be.
+    #[error(
+        "--dram {}: it is from {} to the machine's {}",
+        Bytes(*bytes), Bytes(DRAM_BYTES_MIN), Bytes(*all_bytes)
+    )]
+    Dram {
+        /// The bytes that were asked for.
+        bytes: u64,
+        /// The machine's memory.
+        all_bytes: u64,
+    },
+    /// Swap was not asked for, and there is none.
+    #[error(
+        "no swap is on, so that there is no room for what does not fit into DRAM; give it flash: --flash 8GiB"
+    )]
+    NoSwap,
+    /// The swap that is on has too little room.
+    #[error(
+        "the swap that is on has {} free, less than --flash {}; name a place for more: --flash /var/tmp={}",
+        Bytes(*free_bytes), Bytes(*bytes), Bytes(*bytes)
+    )]
+    SwapTooSmall {
+        /// The bytes that were asked for.
+        bytes: u64,
+        /// Those that are free.
+        free_bytes: u64,
+    },
+    /// A place where there is something already.
+    #[error("cannot make a swap file {}: {problem}", path.display())]
+    Place {
+        /// The place.
+        path: PathBuf,
+        /// What is wrong with it, and what would do.
+        problem: String,
+    },
+    /// Swap refused.
+    #[error("{source}{advice}")]
+    Swap {
+        /// What it said.
+        source: SwapError,
+        /// Advice; empty or a part of the sentence.
+        advice: String,
+    },
+    /// Control groups refused.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    /// The register of runs cannot be used.
+    #[error("cannot {attempted} the register of paged programs, {}: {source}", path.display())]
+    Register {
+        /// The operation that was attempted.
+        attempted: &'static str,
+        /// Where it is.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// There is no such run.
+    #[error("no paged program has the name {id:?}; `tiermem pager status` lists them")]
+    Unknown {
+        /// The name.
+        id: String,
+    },
+}
+
+impl MachineError {
+    pub(super) fn register(attempted: &'static str, path: &Path, source: io::Error) -> Self {
+        MachineError::Register { attempted, path: path.to_owned(), source }
+    }
+}
+
+impl From<SwapError> for MachineError {
+    fn from(source: SwapError) -> Self {
+        MachineError::Swap { source, advice: String::new() }
+    }
+}

@@ -1,0 +1,114 @@
+//! Taking away what runs have made and nobody needs any more, whether they ended well or were killed.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tiermem_sys::swap::{self, SwapArea};
+
+use super::register::{Entry, EntrySwap, Locked};
+use super::{MachineError, flash};
+
+/// The kernel takes a process out of its group a little after its end.
+const GROUP_PATIENCE: Duration = Duration::from_secs(2);
+const GROUP_PAUSE: Duration = Duration::from_millis(2);
+
+/// What is left of a run, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing.
+    Nothing,
+    /// Its swap stays on until other paged programs have ended: pages of theirs may lie there.
+    SwapOfOthers(PathBuf),
+}
+
+/// What was left of all.
+#[derive(Debug, Default)]
+pub struct AllLeft {
+    with_swap: Vec<(String, PathBuf)>,
+}
+
+impl AllLeft {
+    /// What of one run.
+    pub fn of(&self, entry: &Entry) -> Left {
+        let found = self.with_swap.iter().find(|(id, _)| *id == entry.id);
+        found.map_or(Left::Nothing, |(_, path)| Left::SwapOfOthers(path.clone()))
+    }
+}
+
+/// Takes away all that no run needs.
+///
+/// # Errors
+/// The first thing that could not be taken away; the others were all the same.
+pub fn sweep(locked: &Locked<'_>) -> Result<AllLeft, MachineError> {
+    let entries = locked.entries()?;
+    let (live, dead): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(Entry::is_live);
+    let mut left = AllLeft::default();
+    let mut first_error = None;
+    for mut entry in dead {
+        if let Err(error) = take_away(locked, &mut entry, !live.is_empty(), &mut left) {
+            first_error = first_error.or(Some(error));
+        }
+    }
+    first_error.map_or(Ok(left), Err)
+}
+
+fn take_away(
+    locked: &Locked<'_>,
+    entry: &mut Entry,
+    others_live: bool,
+    left: &mut AllLeft,
+) -> Result<(), MachineError> {
+    remove_group(entry)?;
+    if let Some(swap) = &entry.swap {
+        let area = area_of(swap)?;
+        // What holds no page is turned off at once, whoever runs.
+        if area.as_ref().is_some_and(|area| area.used_bytes > 0) && others_live {
+            left.with_swap.push((entry.id.clone(), swap.path.clone()));
+            entry.group = None;
+            return locked.write(entry);
+        }
+        remove_swap(swap, area.is_some())?;
+    }
+    locked.remove(entry)
+}
+
+fn remove_group(entry: &Entry) -> Result<(), MachineError> {
+    let begin = Instant::now();
+    while let Some(group) = entry.group() {
+        match group.remove() {
+            Err(error) if error.raw_os_error() == Some(EBUSY) && begin.elapsed() < GROUP_PATIENCE => {
+                std::thread::sleep(GROUP_PAUSE);
+            }
+            other => return Ok(other?),
+        }
+    }
+    Ok(())
+}
+
+/// A device or group that is in use (`EBUSY`).
+const EBUSY: i32 = 16;
+
+fn area_of(swap: &EntrySwap) -> Result<Option<SwapArea>, MachineError> {
+    let areas =
+        swap::areas().map_err(|error| MachineError::register("read the swap of", &swap.path, error))?;
+    Ok(areas.into_iter().find(|area| area.path == swap.path))
+}
+
+fn remove_swap(swap: &EntrySwap, is_on: bool) -> Result<(), MachineError> {
+    if is_on {
+        swap::turn_off(&swap.path)?;
+    }
+    // Pages may lie in a file as long as the kernel names it. A run that was killed before it made the file may have found another's there
+    // afterwards.
+    let is_ours = swap.is_made && flash::is_made_by_a_run(&swap.path);
+    if area_of(swap)?.is_none() && is_ours {
+        match fs::remove_file(&swap.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(MachineError::register("remove a file of", &swap.path, error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! How a program has ended, and whether its limits ended it.
+
+use std::fmt;
+use std::process::ExitStatus;
+
+use tiermem_base::Bytes;
+
+/// The end of a program under limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// What the system says of it.
+    pub status: ExitStatus,
+    /// The kernel has ended a process of the group because DRAM and flash were full: what each may hold.
+    pub full: Option<Full>,
+}
+
+/// Tiers that were full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    /// The limit of DRAM.
+    pub dram_bytes: u64,
+    /// The limit of flash; `None`: all of the machine's swap.
+    pub flash_bytes: Option<u64>,
+    /// The most that lay on flash.
+    pub flash_peak_bytes: u64,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.status)?;
+        match self.full {
+            Some(full) => write!(f, "; {full}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Full { dram_bytes, flash_bytes, flash_peak_bytes } = *self;
+        let dram = Bytes(dram_bytes);
+        let flash = flash_bytes.map_or_else(
+            || "all of the machine's swap".to_owned(),
+            |bytes| format!("{} of flash", Bytes(bytes)),
+        );
+        write!(f, "the kernel killed it for want of memory: it had {dram} of DRAM and {flash}")?;
+        // Flash that was far from full: what was wanted could not go there, such as locked pages.
+        match flash_bytes.is_some_and(|bytes| flash_peak_bytes < bytes / 2) {
+            true => write!(
+                f,
+                ", of which {} were used: pages that cannot be paged out need DRAM",
+                Bytes(flash_peak_bytes)
+            ),
+            false => write!(f, "; give it more of one"),
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Errors of a run.
+
+use tiermem_place::capture::CaptureError;
+
+use crate::machine::MachineError;
+
+/// Why a program was not run under limits, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The program cannot be run.
+    #[error(transparent)]
+    Program(#[from] CaptureError),
+    /// The limits cannot be had.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+}

@@ -1,0 +1,243 @@
+//! One run of a program: its group and swap are made, it is started there, looked at until it ends, and everything is taken away.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tiermem_place::capture::program::{self, Program};
+use tiermem_place::capture::{CaptureError, Stop};
+use tiermem_sys::cpu_time;
+use tiermem_sys::pidfd::PidFd;
+use tiermem_sys::swap::{self, SwapTraffic};
+
+use super::ended::{Ended, Full};
+use super::error::RunError;
+use super::group_use::GroupUse;
+use super::peaks::{Look, Peaks};
+use super::report::Report;
+use crate::machine::{Left, Limits, MachineError, Reservation};
+
+/// Between two looks at a group: a look takes about 0.1 ms.
+const LOOKS_APART: Duration = Duration::from_millis(50);
+
+/// Characters of a command that a list of runs names.
+const COMMAND_CHARS: usize = 200;
+
+/// By what a program is paged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By the kernel alone: a limit and swap.
+    Swap,
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            How::Swap => "swap",
+        })
+    }
+}
+
+/// Options of a run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// The limits.
+    pub limits: Limits,
+    /// By what it is paged.
+    pub how: How,
+    /// A command that, with the name of a run behind it, calls [`crate::machine::keep`]: it stays behind where processes outlive the
+    /// program.
+    pub keeper: Vec<OsString>,
+}
+
+/// What is said of a run beside its report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Processes are left in the group, and a keeper waits for their end.
+    ProcessesLeft {
+        /// How many.
+        count: usize,
+    },
+    /// The swap stays on until other paged programs have ended.
+    SwapLeft {
+        /// The file.
+        path: std::path::PathBuf,
+    },
+    /// Something could not be taken away.
+    NotTakenAway(String),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::ProcessesLeft { count } => write!(
+                f,
+                "{count} of the program's processes go on; their limit and their swap go with the last of them"
+            ),
+            Note::SwapLeft { path } => write!(
+                f,
+                "{} stays on: pages of other paged programs lie there; it goes with the last of them",
+                path.display()
+            ),
+            Note::NotTakenAway(error) => {
+                write!(f, "{error}; the next `tiermem run --dram` or `tiermem pager status` tries again")
+            }
+        }
+    }
+}
+
+/// Runs a program to its end.
+///
+/// # Errors
+/// If it cannot be run, or the limits cannot be had. Then nothing is left.
+pub fn run(options: &Options, stop: &Stop) -> Result<(Report, Vec<Note>), RunError> {
+    // Found before anything is made.
+    let mut command = program::command(&options.command)?;
+    let reservation = Reservation::make(&options.limits, &shown(&options.command))?;
+    match run_there(options, &reservation, &mut command, stop) {
+        Ok(report) => {
+            let notes = leave(reservation, &options.keeper);
+            Ok((report, notes))
+        }
+        Err(error) => {
+            // A program that could not be started has left nothing in the group. One whose end could not be awaited goes on.
+            let _ = leave(reservation, &options.keeper);
+            Err(error)
+        }
+    }
+}
+
+fn run_there(
+    options: &Options,
+    reservation: &Reservation,
+    command: &mut Command,
+    stop: &Stop,
+) -> Result<Report, RunError> {
+    let group = reservation.group();
+    group.add_child(command).map_err(MachineError::Group)?;
+    let command = std::mem::replace(command, Command::new(""));
+    let spent_before = own_time();
+    let killed_before = group.events().ok().and_then(|events| events.killed).unwrap_or(0);
+    let begun = Instant::now();
+    let mut looks = Looks { reservation, begun, peaks: Peaks::default(), is_of_machine: false };
+    // Before there is anything, so that all counts are from the program's start on.
+    looks.look();
+    let (program, _) = Program::start(command, stop, false).map_err(CaptureError::Program)?;
+    let watch = PidFd::open(program.pid()).map_err(CaptureError::Program)?;
+    while !watch.wait(LOOKS_APART) {
+        looks.look();
+    }
+    let real = begun.elapsed();
+    let status = program.wait().map_err(CaptureError::Wait)?;
+    looks.look();
+    let Looks { mut peaks, is_of_machine, .. } = looks;
+    // The kernel's own peak misses nothing between two looks.
+    peaks.charged_bytes = peaks.charged_bytes.max(group.peak_bytes().unwrap_or(0));
+    let usage = program.usage().unwrap_or_default();
+    let killed = group.events().ok().and_then(|events| events.killed).unwrap_or(0);
+    let limits = &options.limits;
+    let full = (killed > killed_before).then_some(Full {
+        dram_bytes: limits.dram_bytes,
+        flash_bytes: limits.flash.bytes(),
+        flash_peak_bytes: peaks.flash_bytes,
+    });
+    let total = peaks.total();
+    Ok(Report {
+        how: options.how,
+        // A program that ends before the second look has needed no less than its largest process.
+        required_bytes: peaks.required_bytes.max(usage.peak_resident_bytes.min(peaks.charged_bytes)),
+        charged_peak_bytes: peaks.charged_bytes,
+        dram_bytes: limits.dram_bytes,
+        flash_bytes: limits.flash.bytes(),
+        flash_peak_bytes: peaks.flash_bytes,
+        foreign_bytes: reservation.swap().map(|_| peaks.foreign_bytes),
+        real,
+        usage,
+        pager_cpu: own_time().saturating_sub(spent_before),
+        major_faults: total.major_faults,
+        minor_faults: total.minor_faults,
+        shared_bytes: peaks.shared_bytes,
+        read_bytes: total.read_bytes,
+        written_bytes: total.written_bytes,
+        is_of_machine,
+        slices: peaks.slices(),
+        ended: Ended { status, full },
+    })
+}
+
+/// Looks at a group, and what they have found.
+struct Looks<'a> {
+    reservation: &'a Reservation,
+    begun: Instant,
+    peaks: Peaks,
+    /// Pages read and written are counted for the machine alone.
+    is_of_machine: bool,
+}
+
+impl Looks<'_> {
+    fn look(&mut self) {
+        // A group that does not tell for once is looked at again.
+        let Ok(group) = GroupUse::of(self.reservation.group()) else { return };
+        let (swapped_in, swapped_out) = match (group.swapped_in, group.swapped_out) {
+            (Some(swapped_in), Some(swapped_out)) => (swapped_in, swapped_out),
+            _ => {
+                self.is_of_machine = true;
+                let SwapTraffic { read_pages, written_pages } = swap::traffic().unwrap_or_default();
+                (read_pages, written_pages)
+            }
+        };
+        let foreign_bytes = self.used_bytes().saturating_sub(group.swap_places_bytes);
+        let at = self.begun.elapsed();
+        self.peaks.add(Look { at, group, swapped_in, swapped_out, foreign_bytes });
+    }
+
+    /// Bytes in the swap that was turned on for this run.
+    fn used_bytes(&self) -> u64 {
+        let Some(path) = self.reservation.swap() else { return 0 };
+        let areas = swap::areas().unwrap_or_default();
+        areas.iter().find(|area| area.path == path).map_or(0, |area| area.used_bytes)
+    }
+}
+
+/// A command as a list of runs names it.
+fn shown(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    words.join(" ").chars().filter(|it| !it.is_control()).take(COMMAND_CHARS).collect()
+}
+
+fn own_time() -> Duration {
+    let spent = cpu_time::process_spent();
+    spent.user + spent.system
+}
+
+/// Takes everything away, or has a keeper do it after the last process.
+fn leave(reservation: Reservation, keeper: &[OsString]) -> Vec<Note> {
+    let count = reservation.group().processes().map_or(0, |all| all.len());
+    if count > 0 {
+        return match start_keeper(keeper, reservation.id()) {
+            Ok(()) => vec![Note::ProcessesLeft { count }],
+            Err(error) => vec![
+                Note::ProcessesLeft { count },
+                Note::NotTakenAway(format!("no process could be started that waits for them: {error}")),
+            ],
+        };
+    }
+    match reservation.end() {
+        Ok(Left::Nothing) => Vec::new(),
+        Ok(Left::SwapOfOthers(path)) => vec![Note::SwapLeft { path }],
+        Err(error) => vec![Note::NotTakenAway(error.to_string())],
+    }
+}
+
+/// Starts a process that has nothing of this one's: neither its streams nor its group of processes, which may get signals of a terminal.
+fn start_keeper(keeper: &[OsString], id: &str) -> std::io::Result<()> {
+    use std::os::unix::process::CommandExt;
+    let (file, arguments) = keeper.split_first().ok_or(std::io::ErrorKind::NotFound)?;
+    let mut command = Command::new(file);
+    command.args(arguments).arg(id).process_group(0).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().map(drop)
+}

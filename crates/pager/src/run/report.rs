@@ -1,0 +1,120 @@
+//! Report on a run: what it needed, what it was given, what it took.
+
+use std::time::Duration;
+
+use tiermem_sys::child::Usage;
+
+use super::ended::Ended;
+use super::program_run::How;
+use crate::cost;
+
+/// Slices of a report at most: a run that lasts longer has longer ones.
+pub const SLICES_MAX: usize = 1000;
+
+/// The report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// By what it was paged.
+    pub how: How,
+    /// The peak of anonymous, shared and mapped memory in DRAM and on flash: what the program needs in all.
+    pub required_bytes: u64,
+    /// The peak of what its group was charged, with the file cache.
+    pub charged_peak_bytes: u64,
+    /// The limit of DRAM.
+    pub dram_bytes: u64,
+    /// The limit of flash; `None`: all of the machine's swap.
+    pub flash_bytes: Option<u64>,
+    /// The most that lay on flash.
+    pub flash_peak_bytes: u64,
+    /// The most that other programs of the machine had in the swap of this run; `None` where no swap was turned on for it.
+    pub foreign_bytes: Option<u64>,
+    /// From its start to its end.
+    pub real: Duration,
+    /// Resources used by it and by all descendants that it waited for.
+    pub usage: Usage,
+    /// Processor time of this process meanwhile.
+    pub pager_cpu: Duration,
+    /// Faults of the group that waited for a disk, and those that did not; also of processes that nobody waited for.
+    pub major_faults: u64,
+    /// See [`Self::major_faults`].
+    pub minor_faults: u64,
+    /// The peak of shared memory.
+    pub shared_bytes: u64,
+    /// Bytes read from swap and written to it.
+    pub read_bytes: u64,
+    /// See [`Self::read_bytes`].
+    pub written_bytes: u64,
+    /// Whether these two are the whole machine's, because the kernel does not count them for a group.
+    pub is_of_machine: bool,
+    /// Equal parts of the time.
+    pub slices: Vec<Slice>,
+    /// How the program has ended.
+    pub ended: Ended,
+}
+
+/// A part of a run's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Slice {
+    /// Its end, since the program's start.
+    pub at: Duration,
+    /// Charged at its end.
+    pub charged_bytes: u64,
+    /// On flash at its end.
+    pub flash_bytes: u64,
+    /// Faults in it that did not wait for a disk.
+    pub minor_faults: u64,
+    /// Faults in it that did.
+    pub major_faults: u64,
+    /// Read from swap in it.
+    pub read_bytes: u64,
+    /// Written to swap in it.
+    pub written_bytes: u64,
+}
+
+/// The use of a tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TierUse {
+    /// Its name.
+    pub name: &'static str,
+    /// What it may hold; `None`: as much as there is.
+    pub capacity_bytes: Option<u64>,
+    /// The most that it held.
+    pub peak_bytes: u64,
+    /// Read from it by paging.
+    pub read_bytes: u64,
+    /// Written to it by paging.
+    pub written_bytes: u64,
+}
+
+impl Report {
+    /// The overcommit ratio (equation 4.1): what it needs over the DRAM that it was given; at least 1.
+    pub fn overcommit(&self) -> f64 {
+        (self.required_bytes as f64 / self.dram_bytes.max(1) as f64).max(1.0)
+    }
+
+    /// The part of the cost of memory that is saved (equation 4.2), with the flash that was used. DRAM that it did not need counts as
+    /// not given.
+    pub fn tcm_saved(&self) -> Option<f64> {
+        let dram_bytes = self.dram_bytes.min(self.required_bytes);
+        cost::saved(self.required_bytes, dram_bytes, self.flash_peak_bytes)
+    }
+
+    /// The tiers, fastest first.
+    pub fn tiers(&self) -> [TierUse; 2] {
+        let dram = TierUse {
+            name: "dram",
+            capacity_bytes: Some(self.dram_bytes),
+            peak_bytes: self.charged_peak_bytes,
+            read_bytes: 0,
+            written_bytes: 0,
+        };
+        let flash = TierUse {
+            name: "flash",
+            capacity_bytes: self.flash_bytes,
+            peak_bytes: self.flash_peak_bytes,
+            read_bytes: self.read_bytes,
+            written_bytes: self.written_bytes,
+        };
+        [dram, flash]
+    }
+}
