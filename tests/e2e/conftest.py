@@ -24,7 +24,7 @@ pytest.register_assert_rewrite("browser", "heatmaps", "recorder")
 GRANULES = 2048
 SLICES = 12
 # Tests that ask how the whole machine stands (DAMON, tracing, swap, control groups): one of them at a time.
-MACHINE_WIDE = ("test_doctor", "test_heatmap", "test_observe", "test_record", "test_run")
+MACHINE_WIDE = ("test_doctor", "test_pager", "test_heatmap", "test_observe", "test_record", "test_run")
 # Files that take minutes. They begin first, or one process would still run the last of them when all others have ended.
 LONG = ("test_guest_placement", "test_guest_control_groups", "test_block_experiments", "test_tenants")
 

@@ -59,7 +59,7 @@ pub enum MachineError {
     #[error(transparent)]
     Group(#[from] GroupError),
     /// The register of runs cannot be used.
-    #[error("cannot {attempted} the register of paged programs, {}: {source}", path.display())]
+    #[error("cannot {attempted} the register of paged programs, {}: {source}{}", path.display(), rights(source))]
     Register {
         /// The operation that was attempted.
         attempted: &'static str,
@@ -74,6 +74,17 @@ pub enum MachineError {
         /// The name.
         id: String,
     },
+}
+
+/// What a user who may not do so needs.
+fn rights(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; run as root: swap takes CAP_SYS_ADMIN, a limit takes a control group that may be written; with both, and swap that is on, \
+             a user's own XDG_RUNTIME_DIR will do"
+        }
+        _ => "",
+    }
 }
 
 impl MachineError {

@@ -25,6 +25,8 @@ pub enum Left {
 /// What was left of all.
 #[derive(Debug, Default)]
 pub struct AllLeft {
+    /// Runs that live: found so before anything was taken away.
+    pub live: Vec<Entry>,
     with_swap: Vec<(String, PathBuf)>,
 }
 
@@ -43,27 +45,22 @@ impl AllLeft {
 pub fn sweep(locked: &Locked<'_>) -> Result<AllLeft, MachineError> {
     let entries = locked.entries()?;
     let (live, dead): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(Entry::is_live);
-    let mut left = AllLeft::default();
+    let mut left = AllLeft { live, ..AllLeft::default() };
     let mut first_error = None;
     for mut entry in dead {
-        if let Err(error) = take_away(locked, &mut entry, !live.is_empty(), &mut left) {
+        if let Err(error) = take_away(locked, &mut entry, &mut left) {
             first_error = first_error.or(Some(error));
         }
     }
     first_error.map_or(Ok(left), Err)
 }
 
-fn take_away(
-    locked: &Locked<'_>,
-    entry: &mut Entry,
-    others_live: bool,
-    left: &mut AllLeft,
-) -> Result<(), MachineError> {
+fn take_away(locked: &Locked<'_>, entry: &mut Entry, left: &mut AllLeft) -> Result<(), MachineError> {
     remove_group(entry)?;
     if let Some(swap) = &entry.swap {
         let area = area_of(swap)?;
         // What holds no page is turned off at once, whoever runs.
-        if area.as_ref().is_some_and(|area| area.used_bytes > 0) && others_live {
+        if area.as_ref().is_some_and(|area| area.used_bytes > 0) && !left.live.is_empty() {
             left.with_swap.push((entry.id.clone(), swap.path.clone()));
             entry.group = None;
             return locked.write(entry);

@@ -133,9 +133,9 @@ pub struct LiveRun {
 pub fn live_runs() -> Result<Vec<LiveRun>, MachineError> {
     let register = Register::open()?;
     let locked = register.lock()?;
-    leftovers::sweep(&locked)?;
-    let live = locked.entries()?.into_iter().filter(Entry::is_live);
+    let live = leftovers::sweep(&locked)?.live;
     Ok(live
+        .into_iter()
         .filter_map(|entry| {
             let group = entry.group()?;
             let owner = entry.living_owner();

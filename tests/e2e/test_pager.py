@@ -1,0 +1,268 @@
+"""`tiermem run --dram`: a program in less DRAM than it needs, what it is told, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from store import PATIENCE_S, binary, eventually, tiermem
+
+MIB = 1 << 20
+SWAPS = pathlib.Path("/proc/swaps")
+# Fills memory, goes over it and checks each page; then does what the test says.
+EATER = """
+import os, sys, time
+pages = int(sys.argv[1]) * 256
+memory = bytearray(pages * 4096)
+for page in range(pages):
+    memory[page * 4096:page * 4096 + 4] = page.to_bytes(4, "little")
+for _ in range(2):
+    for page in range(pages):
+        assert memory[page * 4096:page * 4096 + 4] == page.to_bytes(4, "little"), page
+print("right", flush=True)
+"""
+
+
+def eater(mib: int, then: str = "") -> list[str]:
+    return [sys.executable, "-c", EATER + then, str(mib)]
+
+
+def groups() -> list[str]:
+    """Control groups of paged programs."""
+    found = []
+    for folder, names, _ in os.walk("/sys/fs/cgroup"):
+        found += [os.path.join(folder, name) for name in names if name.startswith("tiermem-pager-")]
+    return found
+
+
+def areas() -> list[str]:
+    return [line.split()[0] for line in SWAPS.read_text().splitlines()[1:]]
+
+
+def assert_nothing_is_left() -> None:
+    assert areas() == [] and groups() == []
+    assert list(pathlib.Path("/run/tiermem/pager").glob("*.json")) == []
+    assert list(pathlib.Path("/var/lib/tiermem").glob("tiermem-pager-*")) == []
+
+
+@pytest.fixture(autouse=True)
+def machine() -> Iterator[None]:
+    """A machine without swap, whose groups and swap can be made."""
+    if os.geteuid() != 0:
+        pytest.skip("it takes root")
+    if not SWAPS.exists() or areas():
+        pytest.skip("the kernel has no swap, or some is on")
+    tried = tiermem("run", "--dram", "16MiB", "--flash", "1MiB", "--", "true")
+    if tried.returncode == 125:
+        pytest.skip(f"not here: {tried.stderr.strip()}")
+    yield
+    left = areas()
+    for area in left:
+        subprocess.run(["swapoff", area], check=False)
+    assert left == [], "a test has left swap on"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    return tiermem("run", "--format", "json", *arguments)
+
+
+def test_a_program_runs_in_half_of_what_it_needs() -> None:
+    done = run("--dram", "64MiB", "--flash", "256MiB", "--", *eater(120))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "right\n"
+    told = json.loads(done.stderr)
+    assert told["how"] == "swap" and told["ended"] == "exit status: 0"
+    # It needs its array, and what Python needs.
+    assert 120 * MIB <= told["required_bytes"] <= 150 * MIB
+    assert told["dram_bytes"] == told["tiers"][0]["capacity_bytes"] == 64 * MIB
+    assert told["charged_peak_bytes"] <= 64 * MIB
+    assert told["overcommit"] == pytest.approx(told["required_bytes"] / (64 * MIB), abs=0.001)
+    assert 40 * MIB <= told["flash_peak_bytes"] <= 150 * MIB
+    # Each of two passes brings in what does not fit.
+    assert told["major_faults"] > 0 and told["read_bytes"] >= 2 * 50 * MIB and told["written_bytes"] >= 50 * MIB
+    dram, flash = told["dram_bytes"], told["flash_peak_bytes"]
+    saved = 1 - (dram * 4.875 + flash * 0.16) / (told["required_bytes"] * 4.875)
+    assert told["tcm_saved"] == pytest.approx(saved, abs=0.001)
+    slices = told["slices"]
+    assert 0 < len(slices) <= 1000 and [it["at_s"] for it in slices] == sorted(it["at_s"] for it in slices)
+    assert sum(it["major_faults"] for it in slices) == told["major_faults"]
+    assert_nothing_is_left()
+
+
+def test_with_all_the_dram_that_it_needs_nothing_is_paged() -> None:
+    done = run("--dram", "512MiB", "--flash", "64MiB", "--", *eater(60))
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stderr)
+    assert told["overcommit"] == 1 and told["flash_peak_bytes"] == 0 and told["tcm_saved"] == 0
+    assert_nothing_is_left()
+
+
+def test_dram_by_the_overcommit_ratio(tmp_path: pathlib.Path) -> None:
+    report = tmp_path / "r.json"
+    arguments = ["--overcommit", "2", "--required", "128MiB", "--flash", f"{tmp_path}=128MiB", "--report", str(report)]
+    done = tiermem("run", *arguments, "--", *eater(100))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(report.read_text())["dram_bytes"] == 64 * MIB
+    by_tiers = tiermem("run", "--tier", "dram=64MiB", "--tier", f"flash:{tmp_path}/a=64MiB", "--report", str(report), "--", "true")
+    assert by_tiers.returncode == 0, by_tiers.stderr
+    assert json.loads(report.read_text())["flash_bytes"] == 64 * MIB
+    assert list(tmp_path.iterdir()) == [report]
+
+
+def test_what_finds_no_room_ends_with_the_reason_and_nobody_else_does() -> None:
+    bystander = subprocess.Popen(eater(30, "sys.stdin.read()"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    done = run("--dram", "32MiB", "--flash", "32MiB", "--", *eater(200))
+    assert done.returncode == 128 + signal.SIGKILL
+    reason = "the kernel killed it for want of memory: it had 32MiB of DRAM and 32MiB of flash; give it more of one"
+    assert reason in done.stderr
+    assert bystander.communicate("", timeout=PATIENCE_S)[0] == "right\n" and bystander.returncode == 0
+    assert_nothing_is_left()
+
+
+def test_memory_that_is_only_reserved_counts_nothing() -> None:
+    # 0x4000 is MAP_NORESERVE, for which older Pythons have no name.
+    reserve = "import mmap; memory = mmap.mmap(-1, 8 << 30, flags=mmap.MAP_PRIVATE | 0x4000); memory[5] = 1"
+    done = run("--dram", "64MiB", "--flash", "16MiB", "--", sys.executable, "-c", reserve)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stderr)["required_bytes"] < 64 * MIB
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--dram", "64MiB"], "no swap is on, so that there is no room for what does not fit into DRAM; give it flash: --flash 8GiB"),
+        (["--flash", "64MiB"], "--flash needs a limit of DRAM: --dram 2GiB"),
+        (["--dram", "15MiB", "--flash", "64MiB"], "--dram 15MiB: it is from 16MiB to the machine's"),
+        (["--dram", "100TiB", "--flash", "64MiB"], "--dram 100TiB: it is from 16MiB to the machine's"),
+        (["--dram", "64MiB", "--flash", "/dev/shm=64MiB"], "choose a path on ext4 or xfs"),
+        (["--dram", "64MiB", "--flash", "/no/such/folder=64MiB"], "its folder is not there"),
+        (["--dram", "64MiB", "--flash", "/=15TiB"], "make it smaller, or make room"),
+        (["--dram", "64MiB", "--flash", "/var/tmp=4KiB"], "are too few"),
+        (["--overcommit", "0.5", "--required", "1GiB"], "is not a ratio from 1 to 1000"),
+        (["--tier", "flash=1GiB"], "dram=SIZE and flash=SIZE"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_would_do(arguments: list[str], said: str) -> None:
+    done = tiermem("run", *arguments, "--", "echo", "it ran")
+    assert done.returncode == 125 and done.stdout == "", done.stdout
+    assert said in done.stderr
+    assert_nothing_is_left()
+
+
+def test_a_file_that_is_there_is_left_alone(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "mine"
+    path.write_text("dear to me")
+    done = tiermem("run", "--dram", "64MiB", "--flash", f"{path}=64MiB", "--", "true")
+    assert done.returncode == 125 and "files that are there are left alone" in done.stderr
+    assert path.read_text() == "dear to me"
+
+
+def test_swap_that_is_on_is_used_and_stays(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "swap"
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 128 * MIB)
+    path.chmod(0o600)
+    subprocess.run(["mkswap", path], check=True, capture_output=True)
+    subprocess.run(["swapon", path], check=True)
+    try:
+        for flash in ([], ["--flash", "100MiB"]):
+            done = run("--dram", "32MiB", *flash, "--", *eater(60))
+            assert done.returncode == 0, done.stderr
+            told = json.loads(done.stderr)
+            assert told["flash_peak_bytes"] > 20 * MIB and told["foreign_bytes"] is None
+            assert areas() == [str(path)] and groups() == []
+        more = tiermem("run", "--dram", "32MiB", "--flash", "1GiB", "--", "true")
+        assert more.returncode == 125 and "the swap that is on has" in more.stderr
+    finally:
+        subprocess.run(["swapoff", path], check=True)
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("kill -TERM $$", 143), ("exit 0", 0)])
+def test_exit_codes_are_the_programs(script: str, code: int) -> None:
+    assert run("--dram", "64MiB", "--flash", "1MiB", "--", "sh", "-c", script).returncode == code
+
+
+def test_what_is_no_program_leaves_nothing() -> None:
+    assert run("--dram", "64MiB", "--flash", "1MiB", "--", "no-such-program").returncode == 127
+    assert run("--dram", "64MiB", "--flash", "1MiB", "--", "/etc/passwd").returncode == 126
+    assert_nothing_is_left()
+
+
+def test_two_at_once_do_not_harm_each_other() -> None:
+    command = [binary(), "run", "--dram", "32MiB", "--flash", "96MiB", "--", *eater(60)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    for one in both:
+        out, error = one.communicate(timeout=PATIENCE_S)
+        assert (one.returncode, out) == (0, "right\n"), error
+    # The swap of one may stay on for another; the last one's end takes all away.
+    assert_nothing_is_left()
+
+
+def status() -> list[dict]:
+    done = tiermem("pager", "status", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_program_goes_on_under_its_limit_when_the_pager_is_killed(tmp_path: pathlib.Path) -> None:
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    then = f"open({str(go)!r}).read()\nfor page in range(pages): assert memory[page * 4096] == page & 255\nprint('still right', flush=True)"
+    command = [binary(), "run", "--dram", "32MiB", "--flash", "96MiB", "--", *eater(60, then)]
+    pager = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert pager.stdout is not None and pager.stdout.readline() == "right\n"
+    (before,) = status()
+    assert before["pid"] == pager.pid and before["dram_bytes"] == 32 * MIB and before["swapped_bytes"] > 0
+    pager.kill()
+    pager.wait()
+    (after,) = status()
+    assert after["pid"] is None and after["id"] == before["id"] and after["swap"] in areas()
+    go.write_text("go")
+    assert pager.stdout.read() == "still right\n"
+    # What is left goes at the next start.
+    eventually(lambda: status() == [], "the run is over")
+    assert_nothing_is_left()
+
+
+def test_killed_at_any_moment_the_next_run_takes_all_away() -> None:
+    command = [binary(), "run", "--dram", "16MiB", "--flash", "16MiB", "--", "sleep", "0.2"]
+    for turn in range(12):
+        pager = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            pager.wait(timeout=turn * 0.004)
+        except subprocess.TimeoutExpired:
+            pager.kill()
+        pager.wait()
+    eventually(lambda: status() == [], "all runs are over")
+    assert_nothing_is_left()
+
+
+def test_a_child_that_outlives_the_program_keeps_its_limit_and_all_goes_with_it(tmp_path: pathlib.Path) -> None:
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    script = f"(read line <{go}) </dev/null >/dev/null 2>&1 & exit 7"
+    done = tiermem("run", "--dram", "32MiB", "--flash", "16MiB", "--", "sh", "-c", script)
+    assert done.returncode == 7
+    assert re.search(r"[12] of the program's processes go on; their limit and their swap go with the last of them", done.stderr)
+    (left,) = status()
+    assert left["processes"] >= 1 and left["dram_bytes"] == 32 * MIB
+    go.write_text("go\n")
+    eventually(lambda: areas() == [] and groups() == [], "the keeper has taken all away")
+    eventually(lambda: status() == [], "the register is empty")
+    assert_nothing_is_left()
+
+
+def test_who_is_not_root_is_told_what_it_takes() -> None:
+    done = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", binary(), "run", "--dram", "64MiB", "--flash", "64MiB", "--", "true"],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False, env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert done.returncode == 125 and "root" in done.stderr, done.stderr
