@@ -20,6 +20,7 @@ pub mod ladder;
 pub mod log;
 pub mod miss_cost;
 pub mod moves;
+pub mod paging;
 pub mod partition;
 pub mod placement;
 pub mod prefetch;

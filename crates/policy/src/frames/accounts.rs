@@ -27,6 +27,12 @@ impl Accounts {
         self.owners.charge(owner, tier);
     }
 
+    /// As [`Self::take`], though the tier may be full.
+    pub fn overfill(&mut self, owner: u16, tier: u8) {
+        self.space.overfill(tier);
+        self.owners.charge(owner, tier);
+    }
+
     pub fn release(&mut self, owner: u16, tier: u8) {
         self.space.release(tier);
         self.owners.release(owner, tier);

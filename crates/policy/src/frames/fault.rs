@@ -115,7 +115,7 @@ impl<E: Evict> Frames<E> {
 
 impl<E: Evict> Mover<'_, E> {
     /// Tells the order once of a fault for a frame that is not there.
-    fn ask_for(&mut self, frame: Frame) {
+    pub(super) fn ask_for(&mut self, frame: Frame) {
         let cell = self.state.cells.at(frame);
         if !cell.is(ASKED) {
             cell.set(ASKED, true);

@@ -56,7 +56,7 @@ impl<E: Evict> State<E> {
         })
     }
 
-    fn arrive_above(&mut self, frame: Frame, what: What, now: u64, acts: &mut Vec<Act>) -> End {
+    pub(super) fn arrive_above(&mut self, frame: Frame, what: What, now: u64, acts: &mut Vec<Act>) -> End {
         let Some(to) = what.to else { return End::Stayed };
         let mut copy_stays = false;
         if let Some(from) = what.from {

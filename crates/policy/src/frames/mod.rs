@@ -38,6 +38,10 @@
 //! **Owners.** Each frame has one of 65,536 owners, with an account for each tier, and a quota where owners have orders of their
 //! own. Which owner gives a frame is said in [`owners`].
 //!
+//! **Moved by others.** Where the kernel serves a program's faults and reclaims its memory, frames come and go and the machine is
+//! told afterwards ([`Frames::faulted_in`], [`Frames::found`]). Then a tier can hold more than its capacity, which the next
+//! [`Frames::step`] brings down.
+//!
 //! Invariants, held by assertions where a call changes them, and by [`Frames::audit`] against a count from scratch: used frames
 //! of a tier are those that lie there, both ends of void moves, and the far ends of live ones; they are the sum of all accounts;
 //! a dirty frame has no copy, a zero one is not dirty; copies fit into what is free; a frame has at most one live move.
@@ -53,6 +57,7 @@ mod events;
 mod evict;
 mod fault;
 mod finish_move;
+mod moved_by_others;
 mod order;
 pub mod owners;
 mod queries;

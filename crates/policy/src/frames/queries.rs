@@ -83,6 +83,11 @@ impl<E: Evict> Frames<E> {
         &self.state.accounts.space
     }
 
+    /// Free frames, from low to high, that a step keeps in a tier.
+    pub fn watermarks(&self, tier: u8) -> (u32, u32) {
+        self.state.accounts.space.watermarks(tier)
+    }
+
     /// Accounts and quotas.
     pub fn owners(&self) -> &Owners {
         &self.state.accounts.owners

@@ -75,6 +75,11 @@ impl Space {
         level.capacity.saturating_sub(level.used)
     }
 
+    /// Free frames, from low to high, that a step keeps.
+    pub fn watermarks(&self, tier: u8) -> (u32, u32) {
+        (self.at(tier).low, self.at(tier).high)
+    }
+
     /// Whether more than the low watermark is free.
     pub(super) fn is_above_low(&self, tier: u8) -> bool {
         self.free(tier) > self.at(tier).low
@@ -100,9 +105,14 @@ impl Space {
     }
 
     pub(super) fn take(&mut self, tier: u8) {
-        let level = self.level(tier);
-        level.used += 1;
+        self.overfill(tier);
+        let level = self.at(tier);
         assert!(level.used <= level.capacity, "tier {tier} gives no more than it has");
+    }
+
+    /// Takes a frame whether there is one or not: somebody else has filled it already.
+    pub(super) fn overfill(&mut self, tier: u8) {
+        self.level(tier).used += 1;
     }
 
     pub(super) fn release(&mut self, tier: u8) {

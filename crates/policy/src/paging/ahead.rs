@@ -1,0 +1,115 @@
+//! Fetching ahead: the prefetcher, its wishes, and whom the pages that it fetches threw out.
+
+use std::collections::VecDeque;
+
+use super::machine::{Along, Paging};
+use crate::column::Bits;
+use crate::evict::Evict;
+use crate::frames::{Frame, Wish};
+use crate::moves::Ticket;
+use crate::prefetch::{self, Prefetch, Prefetcher};
+
+/// Wishes that can wait. A prefetcher wishes for few pages at a time; more wait only where the driver settles nothing.
+const WISHES_MAX: usize = 256;
+
+/// The prefetcher and what is kept for it.
+#[derive(Clone, Debug)]
+pub(super) struct Ahead {
+    pub prefetcher: Prefetcher,
+    /// Filled by the prefetcher, emptied into `wishes`.
+    pub wanted: Vec<u64>,
+    wishes: VecDeque<u64>,
+    /// Where room is made for wishes: the move that the next one waits for.
+    waits_for: Option<Ticket>,
+    /// Frames that left for a page that was fetched ahead.
+    thrown_out: Bits,
+    /// Pages that were fetched ahead into DRAM that was nearly full, and for which no page has left yet.
+    pub owed: u32,
+}
+
+impl Ahead {
+    pub fn new(named: prefetch::Named) -> Self {
+        Ahead {
+            prefetcher: named.build(),
+            wanted: Vec::new(),
+            wishes: VecDeque::new(),
+            waits_for: None,
+            thrown_out: Bits::default(),
+            owed: 0,
+        }
+    }
+
+    pub fn grow_to(&mut self, frames: u32) {
+        self.thrown_out.grow_to(Frame(frames.saturating_sub(1)).id());
+    }
+
+    pub fn throw_out(&mut self, frame: Frame) {
+        self.thrown_out.set(frame.id(), true);
+    }
+
+    /// Whether the frame had left for a page that was fetched ahead.
+    pub fn is_thrown_out(&self, frame: Frame) -> bool {
+        self.thrown_out.get(frame.id())
+    }
+
+    /// The frame is back, or gone: why it left matters no longer.
+    pub fn forgive(&mut self, frame: Frame) {
+        self.thrown_out.set(frame.id(), false);
+    }
+
+    pub fn metadata_bytes(&self) -> u64 {
+        let wishes = 8 * (self.wanted.capacity() + self.wishes.capacity());
+        self.prefetcher.metadata_bytes() + self.thrown_out.bytes() + wishes as u64
+    }
+}
+
+impl<E: Evict> Paging<E> {
+    /// Sends for what the prefetcher has just wished for, after the wishes that wait.
+    pub(super) fn wish(&mut self, along: &mut Along<'_>) {
+        let ahead = &mut self.ahead;
+        let room = WISHES_MAX.saturating_sub(ahead.wishes.len());
+        ahead.wanted.truncate(room);
+        ahead.wishes.extend(ahead.wanted.drain(..));
+        if ahead.waits_for.is_none() && !ahead.wishes.is_empty() {
+            self.send_for_wishes(along);
+        }
+    }
+
+    /// A move has ended: if the next wish waited for it, that is sent for.
+    pub(super) fn go_on_wishing(&mut self, ended: Ticket, along: &mut Along<'_>) {
+        if self.ahead.waits_for == Some(ended) {
+            self.ahead.waits_for = None;
+            self.send_for_wishes(along);
+        }
+    }
+
+    fn send_for_wishes(&mut self, along: &mut Along<'_>) {
+        // Where room is made for each wish, the next one must see where the one before entered the order.
+        let one_by_one = self.frames.watermarks(0).0 == 0;
+        while let Some(page) = self.ahead.wishes.pop_front() {
+            let frame = match self.map.get(page) {
+                None if self.config.stored.holds(page) => self.give(page, along.now),
+                known => known,
+            };
+            let Some(frame) = frame else { continue };
+            let insertion = self.ahead.prefetcher.insertion();
+            match self.frames.prefetch(frame, insertion, along.now, along.rng, &mut self.frame_acts) {
+                Wish::Sent(ticket) => {
+                    self.counts.prefetched += 1;
+                    self.ahead.forgive(frame);
+                    self.ahead.prefetcher.issued(page);
+                    if one_by_one {
+                        self.ahead.waits_for = Some(ticket);
+                        break;
+                    }
+                }
+                Wish::Room(ticket) => {
+                    self.ahead.wishes.push_front(page);
+                    self.ahead.waits_for = Some(ticket);
+                    break;
+                }
+                Wish::No => {}
+            }
+        }
+    }
+}

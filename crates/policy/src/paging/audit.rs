@@ -1,0 +1,23 @@
+//! Audit of the machine against a count from scratch, for tests.
+
+use super::machine::Paging;
+use crate::evict::Evict;
+use crate::frames::Frame;
+
+impl<E: Evict> Paging<E> {
+    /// Holds every invariant; it takes as long as there are pages.
+    ///
+    /// # Panics
+    /// If one does not hold.
+    pub fn audit(&self) {
+        self.frames.audit();
+        self.map.audit();
+        for frame in (0..self.map.frames()).map(Frame) {
+            let view = self.frames.view(frame);
+            let has_page = self.map.find(self.map.page_of(frame)) == Some(frame);
+            assert!(has_page || view.tier.is_none(), "{frame:?} has no page and lies nowhere");
+            let is_below = view.tier.is_some_and(|tier| tier > 0);
+            assert!(is_below || !self.ahead.is_thrown_out(frame), "{frame:?} was thrown out and lies below");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Configuration of the machine, set when it is made.
+
+use super::event::PageRange;
+use crate::Id;
+use crate::frames::{self, References, TierConfig};
+use crate::prefetch;
+
+/// One page in so many of DRAM is kept free at least.
+const LOW_ONE_OF: u32 = 64;
+/// No more pages than that are kept free at least: 32 MiB of 4 KiB.
+const LOW_MAX: u32 = 8192;
+
+/// Pages of DRAM that steps keep free: they begin when fewer than `low` are, and stop at `high`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Watermarks {
+    /// 0: steps only bring down what exceeds the capacity, and a fault in full DRAM makes a page leave.
+    pub low: u32,
+    /// At least `low`.
+    pub high: u32,
+}
+
+impl Watermarks {
+    /// For a DRAM of so many pages: enough that what faults between two steps finds room, and little of the whole.
+    pub fn of(dram_pages: u32) -> Self {
+        let low = (dram_pages / LOW_ONE_OF).clamp(1, LOW_MAX).min(dram_pages.saturating_sub(1) / 2);
+        Watermarks { low, high: 2 * low }
+    }
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// DRAM, then slower tiers: two to four. The kernel pages out to the first that is not in place.
+    pub tiers: Vec<TierConfig>,
+    /// How the eviction order hears of references: each at once, or when it names the page as a victim, which is spared once.
+    pub references: References,
+    /// Whether each write is told. No live pager can tell.
+    pub writes_told: bool,
+    /// Acts that can be under way at once.
+    pub moves_max: u32,
+    /// The prefetcher.
+    pub prefetch: prefetch::Named,
+    /// Pages that hold data in the last tier though none of them was seen yet: those of a device or a file.
+    pub stored: PageRange,
+    /// Size of a page.
+    pub page_bytes: u32,
+}
+
+/// Acts under way at once, for a driver that hands them to the kernel 1024 ranges at a time.
+const MOVES_MAX: u32 = 4096;
+
+impl Config {
+    /// For a program whose faults the kernel serves: so much DRAM with watermarks over swap with room for `swap_pages`.
+    pub fn kernel(dram_pages: u32, swap_pages: u32) -> Self {
+        let Watermarks { low, high } = Watermarks::of(dram_pages);
+        let dram = TierConfig { low, high, ..TierConfig::memory(dram_pages) };
+        let swap = TierConfig { keeps_copies: false, ..TierConfig::storage(swap_pages.min(Id::COUNT_MAX)) };
+        Config {
+            tiers: vec![dram, swap],
+            references: References::Told,
+            writes_told: false,
+            moves_max: MOVES_MAX,
+            prefetch: prefetch::Named::None,
+            stored: PageRange::default(),
+            page_bytes: 4096,
+        }
+    }
+
+    /// The configuration of the frames: an eviction policy has [`frames::domains`] of it.
+    pub fn frames(&self) -> frames::Config {
+        frames::Config {
+            references: self.references,
+            writes_told: self.writes_told,
+            moves_max: self.moves_max,
+            frame_bytes: self.page_bytes,
+            ..frames::Config::of(&self.tiers)
+        }
+    }
+}

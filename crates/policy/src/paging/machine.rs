@@ -1,0 +1,223 @@
+//! The machine: its one door, faults and uses.
+
+use super::ahead::Ahead;
+use super::config::Config;
+use super::counts::Counts;
+use super::event::{Act, Event, PageRange};
+use super::page_map::PageMap;
+use crate::evict::Evict;
+use crate::frames::{self, ConfigError, Frame, Frames, Space};
+use crate::prefetch::{Demand, Prefetch, Why};
+use tiermem_base::Rng;
+
+/// The pages of a program, where each of them lies, and which move.
+#[derive(Clone, Debug)]
+pub struct Paging<E> {
+    pub(super) frames: Frames<E>,
+    pub(super) map: PageMap,
+    pub(super) ahead: Ahead,
+    pub(super) counts: Counts,
+    pub(super) config: Config,
+    /// The tier that the kernel pages out to: the first that is not in place.
+    pub(super) swap_tier: u8,
+    /// Acts of the frames, until they are translated.
+    pub(super) frame_acts: Vec<frames::Act>,
+}
+
+/// What comes along with an event.
+#[derive(Debug)]
+pub(super) struct Along<'a> {
+    pub now: u64,
+    pub rng: &'a mut Rng,
+    pub acts: &'a mut Vec<Act>,
+}
+
+impl<E: Evict> Paging<E> {
+    /// No pages yet. The policy has [`frames::domains`] domains of [`Config::frames`].
+    pub fn new(config: Config, policy: E) -> Result<Self, ConfigError> {
+        let frames = Frames::new(config.frames(), policy)?;
+        let swap_tier = config.tiers.iter().take_while(|tier| tier.in_place).count() as u8;
+        Ok(Paging {
+            frames,
+            map: PageMap::default(),
+            ahead: Ahead::new(config.prefetch),
+            counts: Counts::default(),
+            swap_tier,
+            frame_acts: Vec::new(),
+            config,
+        })
+    }
+
+    /// Something has happened. `now` is a number that does not fall, such as touches or milliseconds: policies that ask how long
+    /// ago a page was used count in it. Acts are added to `acts`.
+    pub fn on(&mut self, event: Event, now: u64, rng: &mut Rng, acts: &mut Vec<Act>) {
+        let mut along = Along { now, rng, acts };
+        match event {
+            Event::Fault { page, major, write } => self.fault(page, major, write, &mut along),
+            Event::Used { page, write } => self.used(page, write, &mut along),
+            Event::Referenced { first, pages_log2 } => {
+                let end = first.saturating_add(1 << pages_log2.min(63));
+                self.referenced(PageRange { first, end }, now);
+            }
+            Event::Found { pages, state } => self.found(pages, state, &mut along),
+            Event::Discarded { pages } => self.discarded(pages),
+            Event::Unmapped { pages } => self.unmapped(pages),
+            Event::Settled { ticket, outcome } => self.settled(ticket, outcome, &mut along),
+            Event::Capacity { dram_pages, watermarks } => {
+                let high = watermarks.high.min(dram_pages.saturating_sub(1));
+                self.frames.set_capacity(0, dram_pages, &mut self.frame_acts);
+                self.frames.set_watermarks(0, watermarks.low.min(high), high);
+            }
+            Event::Step { budget } => self.step(budget, &mut along),
+        }
+        self.translate(along.acts);
+    }
+
+    fn fault(&mut self, page: u64, major: bool, write: bool, along: &mut Along<'_>) {
+        let Some(frame) = self.give(page, along.now) else {
+            self.counts.untracked += 1;
+            self.counts.faults += u64::from(major);
+            return;
+        };
+        let before = self.frames.view(frame);
+        if major && !before.is_moving && before.tier.is_some_and(|tier| tier < self.swap_tier) {
+            // It was not there: the kernel had taken it.
+            self.evicted_by_kernel(frame, page, along.now);
+        }
+        let before = self.frames.view(frame);
+        let found = match self.frames.demand_of(frame) {
+            // It left and is back before its move was settled.
+            Demand::Hit | Demand::PrefetchHit if major => Demand::Miss,
+            found => found,
+        };
+        self.count_use(found);
+        match (found, before.tier) {
+            (Demand::Miss, _) if major => {
+                self.counts.faults += 1;
+                self.counts.polluted += u64::from(self.ahead.is_thrown_out(frame));
+            }
+            (Demand::Miss, None) => self.counts.first_touches += 1,
+            (Demand::Miss, Some(_)) => self.counts.returned += 1,
+            _ => {}
+        }
+        self.ahead.forgive(frame);
+        self.ahead.prefetcher.demand(page, found, &mut self.ahead.wanted);
+        self.frames.faulted_in(frame, write, along.now, along.rng, &mut self.frame_acts);
+        if found == Demand::Miss && !before.is_moving {
+            self.ahead.prefetcher.filled(page, Why::Demand);
+        }
+        self.wish(along);
+    }
+
+    fn used(&mut self, page: u64, write: bool, along: &mut Along<'_>) {
+        let Some(frame) = self.map.get(page) else { return };
+        let found = self.frames.demand_of(frame);
+        self.count_use(found);
+        if write {
+            self.frames.wrote(frame, along.now, &mut self.frame_acts);
+        } else {
+            self.frames.touch(frame, along.now);
+        }
+        self.ahead.prefetcher.demand(page, found, &mut self.ahead.wanted);
+        self.wish(along);
+    }
+
+    fn count_use(&mut self, found: Demand) {
+        let is_late = found == Demand::LatePrefetch;
+        self.counts.prefetch_late += u64::from(is_late);
+        self.counts.prefetch_used += u64::from(is_late || found == Demand::PrefetchHit);
+    }
+
+    fn referenced(&mut self, pages: PageRange, now: u64) {
+        self.each(pages, |paging, _, frame| {
+            // A page that was fetched ahead and not used yet is not mapped: no bit of the page table stands for it.
+            if !paging.frames.view(frame).is_prefetched {
+                paging.frames.touch(frame, now);
+            }
+        });
+    }
+
+    fn step(&mut self, budget: u32, along: &mut Along<'_>) {
+        let begin = along.acts.len();
+        self.frames.step(along.now, budget, along.rng, &mut self.frame_acts);
+        self.translate(along.acts);
+        // Neighbours side by side: the driver tells the kernel of ranges.
+        along.acts[begin..].sort_unstable_by_key(|act| (matches!(act, Act::Fetch { .. }), act.page()));
+    }
+
+    /// The frame of a page, which is given one if it has none. A page that is known to hold data lies in the last tier then.
+    pub(super) fn give(&mut self, page: u64, now: u64) -> Option<Frame> {
+        if let Some(frame) = self.map.get(page) {
+            return Some(frame);
+        }
+        let frame = self.map.give(page)?;
+        self.frames.grow_to(self.map.frames());
+        self.ahead.grow_to(self.map.frames());
+        if self.config.stored.holds(page) {
+            self.frames.adopt(frame, self.frames.space().tiers() - 1, now, &mut self.frame_acts);
+        }
+        Some(frame)
+    }
+
+    /// Turns acts of the frames into acts on pages.
+    pub(super) fn translate(&mut self, acts: &mut Vec<Act>) {
+        for act in self.frame_acts.drain(..) {
+            acts.push(match act {
+                frames::Act::Demote { ticket, frame, from, to, .. } => {
+                    Act::PageOut { ticket, page: self.map.page_of(frame), from, to: Some(to), clean: false }
+                }
+                frames::Act::Drop { ticket, frame, from, to } => {
+                    Act::PageOut { ticket, page: self.map.page_of(frame), from, to, clean: true }
+                }
+                frames::Act::Fetch { ticket, frame, from, to, why } => {
+                    Act::Fetch { ticket, page: self.map.page_of(frame), from, to, why }
+                }
+                // Bytes are the kernel's, which knows what it has; no fault waits here, so none calls a move back.
+                frames::Act::Free { .. } | frames::Act::Recall { .. } => continue,
+                // Frames are filled and written back where somebody asks for it. Nobody does here.
+                frames::Act::Fill { .. } | frames::Act::WriteBack { .. } => continue,
+            });
+        }
+    }
+
+    /// Whether a step would find something to do.
+    pub fn is_due(&self) -> bool {
+        self.frames.is_due()
+    }
+
+    /// Where a page lies, while it moves too; `None`: nowhere.
+    pub fn tier(&self, page: u64) -> Option<u8> {
+        self.map.find(page).and_then(|frame| self.frames.view(frame).tier)
+    }
+
+    /// Whether the page lies in DRAM, was fetched ahead and was not used yet.
+    pub fn is_prefetched(&self, page: u64) -> bool {
+        self.map.find(page).is_some_and(|frame| self.frames.view(frame).is_prefetched)
+    }
+
+    /// Pages in the tiers, and their capacities.
+    pub fn space(&self) -> &Space {
+        self.frames.space()
+    }
+
+    /// What has happened.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Acts that are not settled.
+    pub fn under_way(&self) -> usize {
+        self.frames.under_way()
+    }
+
+    /// The eviction policy.
+    pub fn policy(&self) -> &E {
+        self.frames.policy()
+    }
+
+    /// Bytes held, those of the eviction policy among them.
+    pub fn metadata_bytes(&self) -> u64 {
+        let policies = self.frames.policy().metadata_bytes() + self.ahead.metadata_bytes();
+        self.frames.metadata_bytes() + self.map.bytes() + policies
+    }
+}
