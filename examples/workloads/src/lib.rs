@@ -1,18 +1,34 @@
-//! What the programs share: options from the command line, seeded random numbers, a checksum.
+//! What the programs share: options from the command line, seeded random numbers, a checksum; pages whose every byte is known.
 //!
-//! The programs depend on nothing but the standard library and are built for the default processor, so that Valgrind
+//! The programs depend on little but the standard library and are built for the default processor, so that Valgrind
 //! knows all of their instructions.
 #![forbid(unsafe_code)]
 
+mod pages;
+
 use std::process::exit;
+
+pub use pages::{PAGE_BYTES, PageError, PageSize, Pages};
 
 /// An option: its name, its default, and what it is.
 pub type Setting = (&'static str, u64, &'static str);
+/// An option without a value: its name, and what it does.
+pub type Flag = (&'static str, &'static str);
 
 /// Reads `--name value` pairs; values may have `KiB`, `MiB`, `GiB`, or `k`, `M`, `G` behind them. Prints help or what is wrong
 /// and ends the process where there is nothing to run. The values come in the order of the settings.
 pub fn settings<const N: usize>(about: &str, known: [Setting; N]) -> [u64; N] {
+    settings_and_flags(about, known, []).0
+}
+
+/// As [`settings`], with options that have no value: whether each was given.
+pub fn settings_and_flags<const N: usize, const M: usize>(
+    about: &str,
+    known: [Setting; N],
+    flags: [Flag; M],
+) -> ([u64; N], [bool; M]) {
     let mut values = known.map(|(_, default, _)| default);
+    let mut given = [false; M];
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         if argument == "--help" || argument == "-h" {
@@ -20,9 +36,17 @@ pub fn settings<const N: usize>(about: &str, known: [Setting; N]) -> [u64; N] {
             for (name, default, what) in known {
                 println!("  --{name:<12} {what} (default {default})");
             }
+            for (name, what) in flags {
+                println!("  --{name:<12} {what}");
+            }
             exit(0);
         }
-        let at = argument.strip_prefix("--").and_then(|name| known.iter().position(|(it, ..)| *it == name));
+        let name = argument.strip_prefix("--");
+        if let Some(at) = name.and_then(|name| flags.iter().position(|(it, _)| *it == name)) {
+            given[at] = true;
+            continue;
+        }
+        let at = name.and_then(|name| known.iter().position(|(it, ..)| *it == name));
         let value = arguments.next().and_then(|text| number(&text));
         match at.zip(value) {
             Some((at, value)) => values[at] = value,
@@ -34,7 +58,14 @@ pub fn settings<const N: usize>(about: &str, known: [Setting; N]) -> [u64; N] {
             }
         }
     }
-    values
+    (values, given)
+}
+
+/// Major page faults of this process so far: those that waited for a disk. `None` where `/proc` does not tell.
+pub fn major_faults() -> Option<u64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program may hold anything, also spaces; the twelfth field is the tenth behind it.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(9)?.parse().ok()
 }
 
 fn number(text: &str) -> Option<u64> {

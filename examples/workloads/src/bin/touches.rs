@@ -1,0 +1,76 @@
+//! Touches pages of memory at random, most of the time the same part of them.
+#![forbid(unsafe_code)]
+
+use std::process::exit;
+use std::time::Instant;
+
+use tiermem_workloads::{PageSize, Pages, Rng, major_faults, mix, settings_and_flags};
+
+fn main() {
+    let (
+        [count, touches, hot_pages, hot_touches, writes, seed],
+        [is_scattered, checks_all, is_huge, is_small],
+    ) = settings_and_flags(
+        "Fills pages of memory and touches them at random, most of the time the same part of them, and checks every byte of each that \
+         it touches. Prints the seconds and the major faults of the touches. Exits with 1 if a byte was wrong.",
+        [
+            ("pages", 65_536, "pages of 4 KiB"),
+            ("touches", 262_144, "how often it touches one"),
+            ("hot-pages", 30, "of 100 pages, those that are hot"),
+            ("hot-touches", 80, "of 100 touches, those that go to hot pages"),
+            ("writes", 0, "of 100 touches, those that write the page anew"),
+            ("seed", 1, "of the random numbers"),
+        ],
+        [
+            ("scattered", "the hot pages lie anywhere, not side by side"),
+            ("check-all", "check every page in the end, not counted"),
+            ("huge-pages", "ask for huge pages (needs glibc 2.35)"),
+            ("small-pages", "have no huge pages"),
+        ],
+    );
+    if let Err(error) = PageSize::of_flags(is_huge, is_small).ask() {
+        eprintln!("touches: cannot ask for the size of pages: {error}");
+        exit(1);
+    }
+    let mut pages = Pages::filled(count.max(1) as usize);
+    let count = pages.count() as u64;
+    let mut rng = Rng::new(seed);
+    // Places of the hot pages, then of the others.
+    let mut order: Vec<u32> = (0..count as u32).collect();
+    if is_scattered {
+        (1..order.len()).rev().for_each(|at| order.swap(at, rng.below(at as u64 + 1) as usize));
+    }
+    let hot = (count * hot_pages.min(100) / 100).clamp(1, count);
+    let mut versions = vec![0_u32; order.len()];
+    let mut checksum = 0_u64;
+    let faults_before = major_faults();
+    let begun = Instant::now();
+    for touch in 0..touches {
+        let is_hot = hot == count || rng.below(100) < hot_touches;
+        let rank = if is_hot { rng.below(hot) } else { hot + rng.below(count - hot) };
+        let page = order[rank as usize] as usize;
+        match pages.check(page, versions[page].into()) {
+            Ok(sum) => checksum = mix(checksum ^ sum),
+            Err(error) => {
+                eprintln!("touches: touch {touch}: {error}");
+                exit(1);
+            }
+        }
+        if writes > 0 && rng.below(100) < writes {
+            versions[page] += 1;
+            pages.write(page, versions[page].into());
+        }
+    }
+    let real_s = begun.elapsed().as_secs_f64();
+    let faults = faults_before.zip(major_faults()).map_or(0, |(before, after)| after - before);
+    let wrong = (0..pages.count())
+        .filter(|_| checks_all)
+        .find_map(|page| pages.check(page, versions[page].into()).err());
+    if let Some(error) = wrong {
+        eprintln!("touches: in the end: {error}");
+        exit(1);
+    }
+    println!(
+        "touches: {touches} of {count} pages, {real_s:.6} s, major faults {faults}, checksum {checksum:016x} ok"
+    );
+}
