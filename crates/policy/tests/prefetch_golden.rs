@@ -383,7 +383,10 @@ fn the_default_parameters_are_the_papers() {
     let levels = FeedbackParameters::DEFAULT.levels.map(|level| (level.degree, level.distance));
     assert_eq!(levels, [(1, 4), (1, 8), (2, 16), (4, 32), (4, 64)]);
     assert_eq!(Feedback::new(FeedbackParameters::DEFAULT).level(), 2);
-    assert_eq!(Named::ALL.map(Named::name), ["none", "next-n", "feedback-directed", "best-offset", "leap"]);
+    assert_eq!(
+        Named::ALL.map(Named::name),
+        ["none", "next-n", "feedback-directed", "best-offset", "leap", "readahead"]
+    );
 }
 
 #[test]

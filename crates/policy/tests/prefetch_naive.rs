@@ -8,6 +8,7 @@ use tiermem_policy::prefetch::best_offset::BestOffsetParameters;
 use tiermem_policy::prefetch::feedback::{Base, FeedbackParameters, Level};
 use tiermem_policy::prefetch::leap::LeapParameters;
 use tiermem_policy::prefetch::next_n::NextNParameters;
+use tiermem_policy::prefetch::readahead::ReadaheadParameters;
 use tiermem_policy::prefetch::stream::StreamParameters;
 use tiermem_policy::prefetch::{Demand, Named, Prefetch, Why};
 
@@ -123,6 +124,9 @@ fn prefetcher() -> impl Strategy<Value = Named> {
         5 => best_offset().prop_map(Named::BestOffset),
         5 => (1u32..40, 1u32..9, 0u32..20).prop_map(|(history, splits, window_max)| {
             Named::Leap(LeapParameters { history, splits, window_max })
+        }),
+        5 => (1u32..5, 0u32..8, 0u32..9, 0u32..20).prop_map(|(streams, gap_pages, window_min, more)| {
+            Named::Readahead(ReadaheadParameters { streams, gap_pages, window_min, window_max: window_min + more })
         }),
         5 => prop::sample::select(Named::ALL.to_vec()),
     ]

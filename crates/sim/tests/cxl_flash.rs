@@ -353,7 +353,7 @@ fn any_device() -> impl Strategy<Value = Device> {
         one_of("policy", &["fifo", "random", "lru", "cflru", "s3-fifo", "sieve", "klru", "arc"]),
         one_of("ways", &["1", "4", "full"]),
         one_of("cache", &["0", "256KiB"]),
-        one_of("prefetch", &["none", "next-n", "feedback-directed", "best-offset", "leap"]),
+        one_of("prefetch", &["none", "next-n", "feedback-directed", "best-offset", "leap", "readahead"]),
         one_of("mshr", &["on", "off"]),
         one_of("write_log", &["0", "16KiB", "64KiB"]),
         one_of("flash.suspend_program", &["on", "off"]),

@@ -42,7 +42,7 @@ Tiers, fastest first, two to four of them, as KIND=SIZE:
 
 Policies (--evict): fifo, clock, clock2, lru, lru-lazy, slru, s4lru, klru, redis, random, lfu, lfu-da, arc, 2q, s3-fifo, sieve, lhd,
   hyperbolic, cflru, and belady, which knows the trace: none has fewer faults over two tiers without a prefetcher.
-Prefetchers (--prefetch): none, next-n, feedback-directed, best-offset, leap.
+Prefetchers (--prefetch): none, next-n, feedback-directed, best-offset, leap, readahead.
 
 A demoted frame that was not written since it was fetched needs no write: its copy on flash is kept while there is room. Moves take
 no time. The trace is held in memory, 8 bytes a touch (belady: 12).

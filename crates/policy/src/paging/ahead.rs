@@ -9,8 +9,8 @@ use crate::frames::{Frame, Wish};
 use crate::moves::Ticket;
 use crate::prefetch::{self, Prefetch, Prefetcher};
 
-/// Wishes that can wait. A prefetcher wishes for few pages at a time; more wait only where the driver settles nothing.
-const WISHES_MAX: usize = 256;
+/// Wishes that can wait: two windows of the prefetcher that wishes for most at a time. More wait only where the driver settles nothing.
+const WISHES_MAX: usize = 2048;
 
 /// The prefetcher and what is kept for it.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ pub mod feedback;
 pub mod leap;
 pub mod named;
 pub mod next_n;
+pub mod readahead;
 pub mod stream;
 
 pub use named::{Named, Prefetcher};

@@ -7,6 +7,7 @@ use super::best_offset::{BestOffset, BestOffsetParameters};
 use super::feedback::{Feedback, FeedbackParameters};
 use super::leap::{Leap, LeapParameters};
 use super::next_n::{NextN, NextNParameters};
+use super::readahead::{Readahead, ReadaheadParameters};
 use super::{Demand, Insertion, Prefetch, Why};
 
 /// A prefetcher and its parameters.
@@ -22,16 +23,19 @@ pub enum Named {
     BestOffset(BestOffsetParameters),
     /// [`super::leap`].
     Leap(LeapParameters),
+    /// [`super::readahead`].
+    Readahead(ReadaheadParameters),
 }
 
 impl Named {
     /// Each of them once, in the order of their names' table, with default parameters.
-    pub const ALL: [Named; 5] = [
+    pub const ALL: [Named; 6] = [
         Named::None,
         Named::NextN(NextNParameters::DEFAULT),
         Named::FeedbackDirected(FeedbackParameters::DEFAULT),
         Named::BestOffset(BestOffsetParameters::DEFAULT),
         Named::Leap(LeapParameters::DEFAULT),
+        Named::Readahead(ReadaheadParameters::DEFAULT),
     ];
 
     /// The name, without the parameters.
@@ -42,6 +46,7 @@ impl Named {
             Named::FeedbackDirected(_) => "feedback-directed",
             Named::BestOffset(_) => "best-offset",
             Named::Leap(_) => "leap",
+            Named::Readahead(_) => "readahead",
         }
     }
 
@@ -53,6 +58,7 @@ impl Named {
             Named::FeedbackDirected(parameters) => Prefetcher::FeedbackDirected(Feedback::new(parameters)),
             Named::BestOffset(parameters) => Prefetcher::BestOffset(BestOffset::new(parameters)),
             Named::Leap(parameters) => Prefetcher::Leap(Leap::new(parameters)),
+            Named::Readahead(parameters) => Prefetcher::Readahead(Readahead::new(parameters)),
         }
     }
 }
@@ -82,6 +88,7 @@ pub enum Prefetcher {
     FeedbackDirected(Feedback),
     BestOffset(BestOffset),
     Leap(Leap),
+    Readahead(Readahead),
 }
 
 /// Calls the prefetcher that is there, or gives what none would.
@@ -93,6 +100,7 @@ macro_rules! of {
             Prefetcher::FeedbackDirected($one) => $call,
             Prefetcher::BestOffset($one) => $call,
             Prefetcher::Leap($one) => $call,
+            Prefetcher::Readahead($one) => $call,
         }
     };
 }

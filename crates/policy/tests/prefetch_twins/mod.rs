@@ -7,6 +7,7 @@ use tiermem_policy::prefetch::best_offset::BestOffsetParameters;
 use tiermem_policy::prefetch::feedback::{Base, FeedbackParameters, Level};
 use tiermem_policy::prefetch::leap::LeapParameters;
 use tiermem_policy::prefetch::next_n::NextNParameters;
+use tiermem_policy::prefetch::readahead::ReadaheadParameters;
 use tiermem_policy::prefetch::stream::StreamParameters;
 use tiermem_policy::prefetch::{Demand, Insertion, Named, Why};
 
@@ -431,6 +432,90 @@ impl Naive for Leap {
     }
 }
 
+/// A run of accesses: the pages that it asked for, and those that were read ahead for it.
+#[derive(Clone, Debug)]
+struct Ahead {
+    asked: Vec<i128>,
+    fetched: Vec<i128>,
+    window: i128,
+    /// 1, -1, or 0 before its second page.
+    direction: i128,
+}
+
+impl Ahead {
+    fn last(&self) -> i128 {
+        *self.asked.last().unwrap()
+    }
+
+    /// The page farthest along its direction.
+    fn end(&self) -> i128 {
+        let all = self.asked.iter().chain(&self.fetched).map(|page| page * self.direction);
+        all.max().unwrap() * self.direction
+    }
+}
+
+struct Readahead {
+    parameters: ReadaheadParameters,
+    /// In the order of the places that they have; with when each was asked for last.
+    runs: Vec<(Ahead, usize)>,
+    demands: usize,
+}
+
+impl Readahead {
+    fn new(parameters: ReadaheadParameters) -> Self {
+        Readahead { parameters, runs: vec![], demands: 0 }
+    }
+
+    fn direction_to(&self, run: &Ahead, page: i128) -> Option<i128> {
+        let gap = i128::from(self.parameters.gap_pages);
+        let away = page - run.last();
+        if run.direction == 0 {
+            return (away.abs() <= gap).then_some(away.signum());
+        }
+        let beyond = (page - run.end()) * run.direction;
+        (away * run.direction > 0 && beyond <= gap).then_some(run.direction)
+    }
+}
+
+impl Naive for Readahead {
+    fn demand(&mut self, page: i128, found: Demand) -> Vec<i128> {
+        if matches!(found, Demand::Hit | Demand::UnderMiss) {
+            return vec![];
+        }
+        self.demands += 1;
+        if self.runs.iter().any(|(run, _)| run.last() == page) {
+            return vec![];
+        }
+        let found =
+            (0..self.runs.len()).find_map(|at| Some((at, self.direction_to(&self.runs[at].0, page)?)));
+        let Some((at, direction)) = found else {
+            let new = (Ahead { asked: vec![page], fetched: vec![], window: 0, direction: 0 }, self.demands);
+            if self.runs.len() < self.parameters.streams as usize {
+                self.runs.push(new);
+            } else {
+                let oldest = (0..self.runs.len()).min_by_key(|at| self.runs[*at].1).unwrap();
+                self.runs[oldest] = new;
+            }
+            return vec![];
+        };
+        let ReadaheadParameters { window_min, window_max, .. } = self.parameters;
+        let (run, used) = &mut self.runs[at];
+        *used = self.demands;
+        run.direction = direction;
+        run.asked.push(page);
+        let left = (run.end() - page) * direction;
+        if left > run.window / 2 {
+            return vec![];
+        }
+        run.window = (run.window * 2).max(window_min.into()).min(window_max.into());
+        let end = run.end();
+        let wishes: Vec<i128> = (1..=run.window).map(|step| end + step * direction).collect();
+        // Pages that there are not cannot be fetched, and the run ends there.
+        run.fetched.extend(wishes.iter().filter(|page| (0..=LAST_PAGE).contains(*page)));
+        wishes
+    }
+}
+
 /// The twin of a prefetcher.
 pub fn naive(prefetcher: Named) -> Box<dyn Naive> {
     match prefetcher {
@@ -439,5 +524,6 @@ pub fn naive(prefetcher: Named) -> Box<dyn Naive> {
         Named::FeedbackDirected(parameters) => Box::new(Feedback::new(parameters)),
         Named::BestOffset(parameters) => Box::new(BestOffset::new(parameters)),
         Named::Leap(parameters) => Box::new(Leap::new(parameters)),
+        Named::Readahead(parameters) => Box::new(Readahead::new(parameters)),
     }
 }

@@ -35,6 +35,9 @@ pub fn refused(device: &Device) -> Option<ConfigError> {
     {
         return refuse("prefetch.next_n", "the degree is 4 and the offset 16");
     }
+    if matches!(device.prefetcher, Prefetcher::Readahead(_)) {
+        return refuse("prefetch.kind", "readahead is not one of the prefetchers");
+    }
     None
 }
 
@@ -110,7 +113,8 @@ fn settings(device: &Device) -> Settings {
         ..device.timing
     };
     let prefetch = match device.prefetcher {
-        Prefetcher::None => Kind::None,
+        // What it does not have was refused.
+        Prefetcher::None | Prefetcher::Readahead(_) => Kind::None,
         Prefetcher::NextN(_) => Kind::NextN,
         Prefetcher::FeedbackDirected(_) => Kind::FeedbackDirected,
         Prefetcher::BestOffset(_) => Kind::BestOffset,

@@ -6,18 +6,21 @@ use tiermem_policy::prefetch::best_offset::BestOffsetParameters;
 use tiermem_policy::prefetch::feedback::{Base, FeedbackParameters};
 use tiermem_policy::prefetch::leap::LeapParameters;
 use tiermem_policy::prefetch::next_n::NextNParameters;
+use tiermem_policy::prefetch::readahead::ReadaheadParameters;
 use tiermem_policy::prefetch::stream::StreamParameters;
 
 /// More lines at once than this no queue takes.
 const DEGREE_MAX: u32 = 1 << 16;
 /// Entries of a table, at most.
 const TABLE_MAX: u32 = 1 << 24;
+/// Streams, which are searched one by one, at most.
+const STREAMS_MAX: u32 = 4096;
 
 /// Prefetching: which pages are fetched before they are requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Prefetch {
-    /// none, next-n, feedback-directed, best-offset, leap.
+    /// none, next-n, feedback-directed, best-offset, leap, readahead.
     pub kind: String,
     /// Prefetches that may be on their way.
     pub outstanding: u32,
@@ -29,6 +32,8 @@ pub struct Prefetch {
     pub best_offset: BestOffset,
     /// Of `leap`.
     pub leap: Leap,
+    /// Of `readahead`.
+    pub readahead: Readahead,
 }
 
 impl Default for Prefetch {
@@ -41,6 +46,7 @@ impl Default for Prefetch {
             feedback_directed: FeedbackDirected::default(),
             best_offset: BestOffset::default(),
             leap: Leap::default(),
+            readahead: Readahead::default(),
         }
     }
 }
@@ -152,6 +158,27 @@ impl Default for Leap {
     }
 }
 
+/// Readahead.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Readahead {
+    /// Streams at once.
+    pub streams: u32,
+    /// Lines between one and the next of a stream, at most.
+    pub gap: u32,
+    /// Lines of the first window.
+    pub window_min: u32,
+    /// Lines of a window, at most.
+    pub window_max: u32,
+}
+
+impl Default for Readahead {
+    fn default() -> Self {
+        let ReadaheadParameters { streams, gap_pages, window_min, window_max } = ReadaheadParameters::DEFAULT;
+        Readahead { streams, gap: gap_pages, window_min, window_max }
+    }
+}
+
 impl Prefetch {
     /// The prefetcher with its parameters; says which key cannot be and why.
     pub fn named(&self) -> Result<Named, (&'static str, String)> {
@@ -179,12 +206,16 @@ impl Prefetch {
                 let Leap { history, splits, window_max } = self.leap;
                 Named::Leap(LeapParameters { history, splits, window_max })
             }
+            Named::Readahead(_) => {
+                let Readahead { streams, gap, window_min, window_max } = self.readahead;
+                Named::Readahead(ReadaheadParameters { streams, gap_pages: gap, window_min, window_max })
+            }
         })
     }
 
     /// All numbers are in their range, whichever prefetcher it is.
     fn numbers(&self) -> Result<(), (&'static str, String)> {
-        let Prefetch { next_n, feedback_directed: feedback, best_offset, leap, .. } = self;
+        let Prefetch { next_n, feedback_directed: feedback, best_offset, leap, readahead, .. } = self;
         let counts = [
             ("prefetch.next_n.degree", next_n.degree, 0, DEGREE_MAX),
             ("prefetch.feedback_directed.interval_evictions", feedback.interval_evictions, 1, u32::MAX),
@@ -194,6 +225,10 @@ impl Prefetch {
             ("prefetch.leap.history", leap.history, 1, TABLE_MAX),
             ("prefetch.leap.splits", leap.splits, 1, TABLE_MAX),
             ("prefetch.leap.window_max", leap.window_max, 0, DEGREE_MAX),
+            ("prefetch.readahead.streams", readahead.streams, 1, STREAMS_MAX),
+            ("prefetch.readahead.gap", readahead.gap, 0, DEGREE_MAX),
+            ("prefetch.readahead.window_min", readahead.window_min, 0, readahead.window_max),
+            ("prefetch.readahead.window_max", readahead.window_max, 0, DEGREE_MAX),
         ];
         if let Some((key, value, least, most)) =
             counts.into_iter().find(|(_, value, least, most)| !(least..=most).contains(&value))
