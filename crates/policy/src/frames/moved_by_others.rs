@@ -41,17 +41,19 @@ impl<E: Evict> Frames<E> {
             what.awaited = true;
             what.write |= write;
             what.stays |= matches!(what.kind, Kind::Demote | Kind::Drop);
+            self.state.cells.at(frame).set(PREFETCHED, false);
         }
         if is_in_place || cell.is(MOVING) {
             return None;
         }
         let mut mover = Mover { state: &mut self.state, now, rng, acts, why: Why::Demand };
         mover.ask_for(frame);
-        let room = if mover.state.moves.room() > 0 { mover.room(0, cell.owner) } else { Room::Busy };
-        mover.state.accounts.overfill(cell.owner, 0);
+        // First of all, so that a tier which makes room in its turn does not send this one down.
         if let Some(from) = cell.tier() {
             mover.state.leave_order(frame, from, Departure::Moved);
         }
+        let room = if mover.state.moves.room() > 0 { mover.room(0, cell.owner) } else { Room::Busy };
+        mover.state.accounts.overfill(cell.owner, 0);
         let kind = if cell.tier().is_some() { Kind::Fetch } else { Kind::Fill };
         let what =
             What { awaited: true, write, ..What::new(kind, cell.tier(), Some(0), cell.owner, Why::Demand) };

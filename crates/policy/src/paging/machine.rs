@@ -111,13 +111,12 @@ impl<E: Evict> Paging<E> {
 
     fn used(&mut self, page: u64, write: bool, along: &mut Along<'_>) {
         let Some(frame) = self.map.get(page) else { return };
+        if self.frames.view(frame).tier.is_none_or(|tier| tier >= self.swap_tier) {
+            return;
+        }
         let found = self.frames.demand_of(frame);
         self.count_use(found);
-        if write {
-            self.frames.wrote(frame, along.now, &mut self.frame_acts);
-        } else {
-            self.frames.touch(frame, along.now);
-        }
+        self.frames.faulted_in(frame, write, along.now, along.rng, &mut self.frame_acts);
         self.ahead.prefetcher.demand(page, found, &mut self.ahead.wanted);
         self.wish(None, along);
     }
