@@ -10,17 +10,22 @@ use tiermem_policy::evict::Named;
 use tiermem_policy::flat::{self, Capacity, Request};
 use tiermem_policy::frames::TierConfig;
 use tiermem_policy::prefetch;
-use tiermem_sim::frames::{Counts, FirstTouch, Memory, Order, ReplayError, Setup, Touches, run};
+use tiermem_sim::frames::{Counts, Cut, FirstTouch, Memory, Order, ReplayError, Setup, Touches, run};
 
 const FRAME: u64 = 4096;
 const NONE: prefetch::Named = prefetch::Named::None;
 
 fn touches(accesses: &[Access]) -> Touches {
-    Touches::of(accesses.iter().map(|access| Ok::<_, Infallible>(*access)), FRAME as u32).unwrap()
+    Touches::of(accesses.iter().map(|access| Ok::<_, Infallible>(*access)), Cut::in_order(FRAME as u32))
+        .unwrap()
 }
 
 fn memory(dram: u32, flash: u32, first_touch: FirstTouch) -> Memory {
-    Memory { tiers: vec![TierConfig::memory(dram), TierConfig::storage(flash)], first_touch, seed: 0 }
+    Memory {
+        tiers: vec![TierConfig::memory(dram), TierConfig::storage(flash)],
+        first_touch,
+        ..Memory::default()
+    }
 }
 
 fn one(
@@ -41,6 +46,21 @@ fn pages(accesses: &[Access]) -> Vec<(u64, Op)> {
     accesses.iter().flat_map(cut).collect()
 }
 
+/// What the twin counts too.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Figures {
+    touches: u64,
+    faults: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+}
+
+fn figures(counts: Counts) -> Figures {
+    let Counts { touches, faults, faults_low, faults_high, read_bytes, written_bytes, .. } = counts;
+    assert_eq!((faults_low, faults_high), (faults, faults), "the order is known");
+    Figures { touches, faults, read_bytes, written_bytes }
+}
+
 /// DRAM as a list, coldest page first, and everything else as sets. Flash has room for all.
 #[derive(Default)]
 struct Naive {
@@ -50,7 +70,7 @@ struct Naive {
     copies: BTreeSet<u64>,
     /// In DRAM, never written.
     zero: BTreeSet<u64>,
-    counts: Counts,
+    counts: Figures,
 }
 
 impl Naive {
@@ -80,7 +100,7 @@ impl Naive {
         fetch_first: bool,
         victim: impl Fn(&[u64], usize) -> usize,
         next: Option<(u64, u64)>,
-    ) -> Counts {
+    ) -> Figures {
         let mut it = Naive::default();
         let pages = pages(accesses);
         if fetch_first {
@@ -161,7 +181,7 @@ fn check(accesses: &[Access], dram: u32, first_touch: FirstTouch) {
     let memory = memory(dram, 1 << 20, first_touch);
     let fetch_first = first_touch == FirstTouch::Fetch;
     let coldest = |_: &[u64], _: usize| 0;
-    let lru = one(&trace, &memory, Order::Named(Named::Lru), NONE).unwrap();
+    let lru = figures(one(&trace, &memory, Order::Named(Named::Lru), NONE).unwrap());
     assert_eq!(lru, Naive::run(accesses, dram as usize, fetch_first, coldest, None), "lru in {dram}");
     let all = pages(accesses);
     let belady = one(&trace, &memory, Order::Belady, NONE).unwrap();
@@ -194,7 +214,7 @@ proptest! {
         let memory = memory(dram, 1 << 20, FirstTouch::Zero);
         let ours = one(&touches(&accesses), &memory, Order::Named(Named::Lru), next).unwrap();
         let next = Some((u64::from(degree), u64::from(offset)));
-        prop_assert_eq!(ours, Naive::run(&accesses, dram as usize, false, |_, _| 0, next));
+        prop_assert_eq!(figures(ours), Naive::run(&accesses, dram as usize, false, |_, _| 0, next));
     }
 
 }
@@ -208,7 +228,7 @@ proptest! {
         let trace = touches(&accesses);
         let mut tiers: Vec<TierConfig> = sizes.iter().map(|frames| TierConfig::memory(*frames)).collect();
         tiers.push(TierConfig::storage(1 << 20));
-        let memory = Memory { tiers, first_touch: FirstTouch::Fetch, seed: 1 };
+        let memory = Memory { tiers, first_touch: FirstTouch::Fetch, seed: 1, ..Memory::default() };
         let orders = Named::ALL.map(Order::Named).into_iter().chain([Order::Belady]);
         let setups: Vec<Setup> =
             orders.flat_map(|order| prefetch::Named::ALL.map(|prefetch| Setup { order, prefetch })).collect();
@@ -294,8 +314,7 @@ fn a_middle_tier_of_memory_is_used_without_faults() {
     let trace = touches(&accesses);
     let with = |middle: TierConfig| {
         let tiers = vec![TierConfig::memory(8), middle, TierConfig::storage(100)];
-        one(&trace, &Memory { tiers, first_touch: FirstTouch::Zero, seed: 0 }, Order::Named(Named::Lru), NONE)
-            .unwrap()
+        one(&trace, &Memory { tiers, ..Memory::default() }, Order::Named(Named::Lru), NONE).unwrap()
     };
     assert_eq!(with(TierConfig::memory(100)).faults, 0);
     assert!(with(TierConfig::memory(8)).faults > 0);

@@ -7,12 +7,16 @@ use std::thread::available_parallelism;
 use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::tier::Capacity;
-use tiermem_base::{Bytes, TierKind, TierSpec};
+use tiermem_base::{Bytes, Nanos, TierKind, TierSpec};
 use tiermem_policy::Id;
 use tiermem_policy::evict::named::K_DEFAULT;
 use tiermem_policy::frames::{TIERS_MAX, TierConfig};
+use tiermem_policy::paging::GRANULE_BYTES;
 use tiermem_policy::prefetch;
-use tiermem_sim::frames::{self, FirstTouch, Memory, Order, Setup, TooLarge, Touches, TouchesError};
+use tiermem_sim::frames::{
+    self, Counts, Cut, FirstTouch, Look, Memory, Order, References, Setup, Touches, TouchesError,
+};
+use tiermem_trace::{Spec, recording};
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
@@ -22,42 +26,80 @@ use crate::tiers;
 const HELP: &str = "\
 Examples:
   tiermem sim frames app.rec --dram 512MiB --evict lru --evict belady
-  tiermem sim frames app.rec --dram 50% --evict klru --prefetch none --prefetch leap
+  tiermem sim frames app.rec --overcommit 2 --evict lru --evict fixed --evict belady
+  tiermem sim frames trace.parquet --dram 50% --evict klru --prefetch none --prefetch leap
   tiermem sim frames app.rec --tier dram=256MiB --tier numa=256MiB --tier flash=2GiB --evict lru
   tiermem sim frames app.rec --config store.toml                        # over its [[tier]] tables
 
 Counts the page faults of a program whose memory is DRAM and slower tiers. Use it to find out how much DRAM a program needs, and
-which eviction policy and prefetcher suit it, before you run it with less.
+which eviction policy and prefetcher suit it, before you run it with less. It decides with the code of the live pager.
 
 TRACE is a recording of `tiermem record` or any trace whose keys are addresses or byte offsets. An access touches every frame that it
-reaches into; a deletion discards them. A row of a recording is one touch of each of its frames: its weight is not used. The
-trace's tenants own the frames that they touch first.
+reaches into; a deletion discards them. A row of a recording is one touch of each of its frames: its weight is not used. An access of
+which is not known whether it wrote counts as a write.
 
+DRAM, one of these:
+  --dram SIZE       in bytes, or in percent of the working set (all frames that the trace touches)
+  --overcommit R    the required memory over R: --required SIZE, or the most that is touched and not discarded at one time.
+                    Repeat it for several R
 Tiers, fastest first, two to four of them, as KIND=SIZE:
   dram, numa, dax, emulated   memory: a program uses what lies there without a fault
   compressed, flash, remote   a frame must be fetched into the first tier to be used: a fault
   --dram SIZE is short for --tier dram=SIZE in the first place. Without a slower tier there is flash with room for everything.
-  SIZE is in bytes or a percentage of the working set (all frames that the trace touches). It is rounded down to whole frames.
+  Sizes are rounded down to whole frames.
   --config FILE takes kinds and capacities from the [[tier]] tables of a file that the servers read too.
 
 Policies (--evict): fifo, clock, clock2, lru, lru-lazy, slru, s4lru, klru, redis, random, lfu, lfu-da, arc, 2q, s3-fifo, sieve, lhd,
-  hyperbolic, cflru, and belady, which knows the trace: none has fewer faults over two tiers without a prefetcher.
+  hyperbolic, cflru, and two that know the trace:
+  belady   evicts the frame whose next touch is farthest: none has fewer faults over two tiers without a prefetcher
+  fixed    DRAM holds the same frames all the time, those that fault most otherwise; any other faults at each run of its touches.
+           It fetches nothing ahead, so it is one row whatever --prefetch says
 Prefetchers (--prefetch): none, next-n, feedback-directed, best-offset, leap, readahead.
 
+What the policy hears (--references):
+  told             each touch, in the order of the trace; DRAM is full to the last frame. The default for traces
+  granule[=SIZE]   what a live pager hears: faults, first uses of what was fetched ahead, and at each look (--look) which granules
+                   were touched. It keeps 1/64 to 1/32 of DRAM free, 32 to 64 MiB at most. The default for recordings
+
 A demoted frame that was not written since it was fetched needs no write: its copy on flash is kept while there is room. Moves take
-no time. The trace is held in memory, 8 bytes a touch (belady: 12).
+no time, except that a frame can be fetched ahead for --fetch-delay touches. The trace is held in memory, 8 bytes a touch (belady:
+12).
 
 Fields:
-  evict, prefetch   what was simulated
-  dram_bytes        capacity of the first tier, in whole frames
-  touches           frames touched
-  faults            touches whose frame had to be fetched; the first touch of a frame is none, unless --first-touch fetch
-  fault_ratio       faults over touches
-  read_bytes        bytes fetched from compressed, flash and remote tiers, for faults and ahead of them
-  written_bytes     bytes sent to such tiers";
+  evict, prefetch       what was simulated
+  overcommit            required memory over dram_bytes
+  dram_bytes            capacity of the first tier, in whole frames
+  touches               frames touched
+  faults                touches whose frame had to be fetched; the first touch of a frame is none, unless --first-touch fetch
+  faults_low,           a recording does not tell the order of touches within a slice. They are the least and the most faults of three
+  faults_high           orders: as in the file; in each slice what is in DRAM first; in each slice what faults first. That is an
+                        estimate: the best and the worst order of the whole recording may be better and worse. Without slices all
+                        three are equal
+  fault_ratio           faults over touches
+  prefetch_accuracy     frames fetched ahead that were used, over all that were fetched ahead
+  prefetch_coverage     the same over themselves and faults
+  prefetch_lateness     those that were used before they had come, over those that were used; 0 without --fetch-delay
+  prefetch_pollution    faults for frames that left to make room for one fetched ahead, over faults
+  read_bytes            bytes fetched from compressed, flash and remote tiers, for faults and ahead of them
+  written_bytes         bytes sent to such tiers";
 
-const FIELDS: &[&str] =
-    &["evict", "prefetch", "dram_bytes", "touches", "faults", "fault_ratio", "read_bytes", "written_bytes"];
+const FIELDS: &[&str] = &[
+    "evict",
+    "prefetch",
+    "overcommit",
+    "dram_bytes",
+    "touches",
+    "faults",
+    "faults_low",
+    "faults_high",
+    "fault_ratio",
+    "prefetch_accuracy",
+    "prefetch_coverage",
+    "prefetch_lateness",
+    "prefetch_pollution",
+    "read_bytes",
+    "written_bytes",
+];
 
 /// Frames of these sizes can be simulated.
 const FRAME_BYTES: std::ops::RangeInclusive<u64> = 64..=1 << 30;
@@ -69,8 +111,14 @@ pub struct Options {
     #[command(flatten)]
     trace: TraceArgs,
     /// Capacity of the first tier, DRAM.
-    #[arg(long, value_name = "SIZE", required_unless_present_any = ["tier", "config"])]
+    #[arg(long, value_name = "SIZE", required_unless_present_any = ["tier", "config", "overcommit"])]
     dram: Option<Capacity>,
+    /// DRAM is the required memory over R; repeat it for several.
+    #[arg(long, value_name = "R", conflicts_with = "dram", value_parser = overcommit)]
+    overcommit: Vec<f64>,
+    /// Memory that the program requires [default: the most that is touched and not discarded at one time].
+    #[arg(long, value_name = "SIZE")]
+    required: Option<Bytes>,
     /// A tier, such as dram=1GiB or flash=8GiB; fastest first; repeat it.
     #[arg(long, value_name = "KIND=SIZE")]
     tier: Vec<TierSpec>,
@@ -89,6 +137,15 @@ pub struct Options {
     /// What the first touch of a frame finds: zero (it is filled with zeros) or fetch (data in the last tier, a fault).
     #[arg(long, value_name = "WHAT", default_value = "zero", value_parser = first_touch)]
     first_touch: FirstTouch,
+    /// What the policy hears of touches: told or granule[=SIZE] [default: granule=256KiB for recordings, else told].
+    #[arg(long, value_name = "HOW", value_parser = references)]
+    references: Option<Heard>,
+    /// When granules are looked at: a time of the trace such as 1s, or a number of touches.
+    #[arg(long, value_name = "EVERY", default_value = "1s", value_parser = look)]
+    look: Look,
+    /// Touches until a frame that is fetched ahead has come.
+    #[arg(long, value_name = "TOUCHES", default_value_t = 0, value_parser = crate::trace::count)]
+    fetch_delay: u64,
     /// Size of a frame, a power of two.
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = frame_bytes)]
     frame: Bytes,
@@ -119,9 +176,10 @@ impl FromStr for EvictName {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "belady" => Ok(EvictName(Order::Belady)),
+            "fixed" => Ok(EvictName(Order::Fixed)),
             _ => {
                 let named = text.parse().map(Order::Named);
-                named.map(EvictName).map_err(|error: String| format!("{error}, belady"))
+                named.map(EvictName).map_err(|error: String| format!("{error}, belady, fixed"))
             }
         }
     }
@@ -133,6 +191,39 @@ fn first_touch(text: &str) -> Result<FirstTouch, String> {
         "fetch" => Ok(FirstTouch::Fetch),
         _ => Err(format!("{text:?} is neither zero nor fetch")),
     }
+}
+
+fn overcommit(text: &str) -> Result<f64, String> {
+    let ratio = text.parse::<f64>().ok().filter(|ratio| ratio.is_finite() && *ratio > 0.0);
+    ratio.ok_or_else(|| "R is a number above 0, such as 1.5; DRAM is the required memory over it".to_owned())
+}
+
+/// What was asked for by `--references`; a granule has bytes here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Heard {
+    Told,
+    ByGranule(Bytes),
+}
+
+fn references(text: &str) -> Result<Heard, String> {
+    let size = match text.split_once('=') {
+        Some(("granule", size)) => size.parse().map_err(|error| format!("{error}"))?,
+        None if text == "granule" => Bytes(GRANULE_BYTES),
+        None if text == "told" => return Ok(Heard::Told),
+        _ => return Err(format!("{text:?} is neither told nor granule nor granule=SIZE")),
+    };
+    if size.0.is_power_of_two() {
+        return Ok(Heard::ByGranule(size));
+    }
+    Err("a granule has a power of two of bytes, such as 256KiB".to_owned())
+}
+
+fn look(text: &str) -> Result<Look, String> {
+    let wrong = || "give a time of at least 1ns, such as 1s, or a number of touches of at least 1".to_owned();
+    if let Ok(touches) = text.parse::<u32>() {
+        return if touches > 0 { Ok(Look::Touches(touches)) } else { Err(wrong()) };
+    }
+    text.parse::<Nanos>().ok().filter(|every| every.0 > 0).map(|every| Look::Nanos(every.0)).ok_or_else(wrong)
 }
 
 fn frame_bytes(text: &str) -> Result<Bytes, String> {
@@ -147,66 +238,129 @@ fn frame_bytes(text: &str) -> Result<Bytes, String> {
 impl Options {
     /// The file whose tiers are simulated, if none was given as a flag.
     fn file(&self) -> Option<&Path> {
-        self.config.as_deref().filter(|_| self.dram.is_none() && self.tier.is_empty())
+        let has_dram = self.dram.is_some() || !self.overcommit.is_empty();
+        self.config.as_deref().filter(|_| !has_dram && self.tier.is_empty())
     }
 
-    /// The tiers: those that were given, or the file's.
-    fn tiers(&self) -> Result<Vec<TierSpec>, Failure> {
+    /// The tiers: those that were given, or the file's. One list for each R, or one.
+    fn tiers(&self, required: Bytes) -> Result<Vec<Vec<TierSpec>>, Failure> {
         if let Some(path) = self.file() {
-            return tiers::read(path);
+            return Ok(vec![tiers::read(path)?]);
         }
         let sized = |capacity| TierSpec { capacity: Some(capacity), ..TierSpec::unsized_of(TierKind::Dram) };
-        Ok(self.dram.map(sized).into_iter().chain(self.tier.iter().cloned()).collect())
+        let with =
+            |first: Option<Capacity>| first.map(sized).into_iter().chain(self.tier.iter().cloned()).collect();
+        if self.overcommit.is_empty() {
+            return Ok(vec![with(self.dram)]);
+        }
+        let dram = |ratio: &f64| Capacity::Bytes(Bytes((required.0 as f64 / ratio) as u64));
+        Ok(self.overcommit.iter().map(|ratio| with(Some(dram(ratio)))).collect())
+    }
+
+    /// What the policy hears, in frames.
+    fn references(&self, is_recording: bool) -> Result<References, Failure> {
+        let default = if is_recording { Heard::ByGranule(Bytes(GRANULE_BYTES)) } else { Heard::Told };
+        match self.references.unwrap_or(default) {
+            Heard::Told => Ok(References::Told),
+            Heard::ByGranule(size) if size.0 >= self.frame.0 => {
+                Ok(References::ByGranule { frames_log2: (size.0 / self.frame.0).ilog2() })
+            }
+            // Frames that are larger than a granule by default.
+            Heard::ByGranule(_) if self.references.is_none() => Ok(References::ByGranule { frames_log2: 0 }),
+            Heard::ByGranule(size) => Err(Failure::usage(anyhow!(
+                "a granule of {size} is smaller than a frame of {}; make it larger, or set --frame",
+                self.frame
+            ))),
+        }
+    }
+
+    fn setups(&self) -> Vec<Setup> {
+        let mut setups = Vec::new();
+        for &EvictName(order) in &self.evict {
+            let order = match order {
+                Order::Named(named) => Order::Named(named.with_k(self.k)),
+                Order::Fixed => {
+                    setups.push(Setup { order, prefetch: prefetch::Named::None });
+                    continue;
+                }
+                Order::Belady => order,
+            };
+            setups.extend(self.prefetch.iter().map(|&prefetch| Setup { order, prefetch }));
+        }
+        setups
     }
 }
 
 /// Simulates and prints.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let tiers = options.tiers()?;
+    let is_recording = is_recording(&options.trace.trace);
+    let references = options.references(is_recording)?;
+    let cut = Cut { frame_bytes: options.frame.0 as u32, in_slices: is_recording, look: options.look };
     let source = options.trace.open()?;
-    let touches = Touches::of(source.records(), options.frame.0 as u32).map_err(failure)?;
+    let touches = Touches::of(source.records(), cut).map_err(failure)?;
     source.finish();
-    let tiers = configure(&tiers, options.file(), &touches)?;
-    let memory = Memory { tiers, first_touch: options.first_touch, seed: options.seed };
-    let with_k = |order| match order {
-        Order::Named(named) => Order::Named(named.with_k(options.k)),
-        Order::Belady => Order::Belady,
-    };
-    let setups: Vec<Setup> = options
-        .evict
-        .iter()
-        .flat_map(|EvictName(order)| {
-            options.prefetch.iter().map(|&prefetch| Setup { order: with_k(*order), prefetch })
-        })
-        .collect();
+    if references != References::Told && !is_recording && touches.looks().is_empty() {
+        return Err(Failure::usage(anyhow!(
+            "the trace ends before the first look; say with --look after how many touches there shall be one"
+        )));
+    }
+    let required = options.required.unwrap_or(Bytes(touches.required_bytes()));
+    let setups = options.setups();
     let threads = options.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
-    let outcomes = frames::run(&touches, &memory, &setups, threads);
-    let dram_bytes = u64::from(memory.tiers[0].frames) * options.frame.0;
     let mut rows = Vec::new();
-    for (setup, outcome) in setups.iter().zip(outcomes) {
-        let counts = outcome.map_err(|error| {
-            Failure::failed(anyhow!(
-                "{error}; the trace touches {}: give the last --tier more than what the others lack",
-                Bytes(touches.working_set_bytes())
-            ))
-        })?;
-        let evict = match setup.order {
-            Order::Named(named) => named.name(),
-            Order::Belady => "belady",
+    for tiers in options.tiers(required)? {
+        let memory = Memory {
+            tiers: configure(&tiers, options.file(), &touches)?,
+            first_touch: options.first_touch,
+            references,
+            fetch_delay: options.fetch_delay,
+            seed: options.seed,
         };
-        rows.push(vec![
-            Cell::Text(evict.to_owned()),
-            Cell::Text(setup.prefetch.name().to_owned()),
-            Cell::Count(dram_bytes),
-            Cell::Count(counts.touches),
-            Cell::Count(counts.faults),
-            Cell::Number(counts.fault_ratio(), 6),
-            Cell::Count(counts.read_bytes),
-            Cell::Count(counts.written_bytes),
-        ]);
+        let outcomes = frames::run(&touches, &memory, &setups, threads);
+        for (setup, outcome) in setups.iter().zip(outcomes) {
+            let counts = outcome.map_err(|error| {
+                Failure::failed(anyhow!(
+                    "{error}; the trace touches {}: give the last --tier more than what the others lack",
+                    Bytes(touches.working_set_bytes())
+                ))
+            })?;
+            let dram_bytes = u64::from(memory.tiers[0].frames) * options.frame.0;
+            rows.push(row(*setup, required, dram_bytes, &counts));
+        }
     }
     let rows = Rows { fields: FIELDS, rows };
     output::print_rows(options.format, &rows).map_err(|error| Failure::writing("the faults", error))
+}
+
+fn row(setup: Setup, required: Bytes, dram_bytes: u64, counts: &Counts) -> Vec<Cell> {
+    let evict = match setup.order {
+        Order::Named(named) => named.name(),
+        Order::Belady => "belady",
+        Order::Fixed => "fixed",
+    };
+    vec![
+        Cell::Text(evict.to_owned()),
+        Cell::Text(setup.prefetch.name().to_owned()),
+        Cell::Number(required.0 as f64 / dram_bytes as f64, 6),
+        Cell::Count(dram_bytes),
+        Cell::Count(counts.touches),
+        Cell::Count(counts.faults),
+        Cell::Count(counts.faults_low),
+        Cell::Count(counts.faults_high),
+        Cell::Number(counts.fault_ratio(), 6),
+        Cell::Number(counts.paging.accuracy(), 6),
+        Cell::Number(counts.paging.coverage(), 6),
+        Cell::Number(counts.paging.lateness(), 6),
+        Cell::Number(counts.paging.pollution(), 6),
+        Cell::Count(counts.read_bytes),
+        Cell::Count(counts.written_bytes),
+    ]
+}
+
+/// Whether a trace is a recording, complete or not, whose touches are told by the slice.
+fn is_recording(trace: &str) -> bool {
+    let path = Path::new(trace);
+    !Spec::looks_like_one(trace) && recording::looks_like_one(path) && recording::read(path).is_ok()
 }
 
 /// The tiers, which stand in `file` or were given as flags, in whole frames; flash below a single one.
@@ -248,9 +402,6 @@ fn configure(tiers: &[TierSpec], file: Option<&Path>, touches: &Touches) -> Resu
 fn failure(error: TouchesError<Failure>) -> Failure {
     match error {
         TouchesError::Trace(failure) => failure,
-        TouchesError::Size(error @ TooLarge::Owners { .. }) => {
-            Failure::failed(anyhow!("{error}; --requests N cuts the trace"))
-        }
         TouchesError::Size(error) => Failure::failed(anyhow!(
             "{error}; --requests N cuts the trace, and larger frames (--frame) are fewer"
         )),

@@ -6,9 +6,11 @@
 use super::act::Act;
 use super::begin_moves::Mover;
 use super::cell::{ASKED, DIRTY, Frame, MOVING, PREFETCHED, SEEN, WRITING, ZERO};
+use super::evict::Room;
 use super::queries::Frames;
 use super::state::{Kind, State, What};
 use crate::evict::{Departure, Evict, Origin};
+use crate::moves::Ticket;
 use crate::prefetch::Why;
 use tiermem_base::Rng;
 
@@ -17,8 +19,15 @@ impl<E: Evict> Frames<E> {
     /// leave. That one is chosen before this one enters the order, so that this one is not the victim.
     ///
     /// A move of the frame that is under way goes on: one that fetches it is awaited from now on, one that takes it away will
-    /// not count.
-    pub fn faulted_in(&mut self, frame: Frame, write: bool, now: u64, rng: &mut Rng, acts: &mut Vec<Act>) {
+    /// not count. Returns the move that makes room.
+    pub fn faulted_in(
+        &mut self,
+        frame: Frame,
+        write: bool,
+        now: u64,
+        rng: &mut Rng,
+        acts: &mut Vec<Act>,
+    ) -> Option<Ticket> {
         let cell = self.state.cells.get(frame);
         let is_in_place = cell.tier().is_some_and(|tier| self.state.is_in_place(tier));
         if is_in_place && write {
@@ -32,23 +41,27 @@ impl<E: Evict> Frames<E> {
             what.awaited = true;
             what.write |= write;
             what.stays |= matches!(what.kind, Kind::Demote | Kind::Drop);
+            self.state.cells.at(frame).set(PREFETCHED, false);
         }
         if is_in_place || cell.is(MOVING) {
-            return;
+            return None;
         }
         let mut mover = Mover { state: &mut self.state, now, rng, acts, why: Why::Demand };
         mover.ask_for(frame);
-        if mover.state.moves.room() > 0 {
-            mover.room(0, cell.owner);
-        }
-        mover.state.accounts.overfill(cell.owner, 0);
+        // First of all, so that a tier which makes room in its turn does not send this one down.
         if let Some(from) = cell.tier() {
             mover.state.leave_order(frame, from, Departure::Moved);
         }
+        let room = if mover.state.moves.room() > 0 { mover.room(0, cell.owner) } else { Room::Busy };
+        mover.state.accounts.overfill(cell.owner, 0);
         let kind = if cell.tier().is_some() { Kind::Fetch } else { Kind::Fill };
         let what =
             What { awaited: true, write, ..What::new(kind, cell.tier(), Some(0), cell.owner, Why::Demand) };
         mover.state.arrive_above(frame, what, now, mover.acts);
+        match room {
+            Room::After(ticket) => Some(ticket),
+            Room::Free | Room::Busy | Room::None => None,
+        }
     }
 
     /// The frame was found to lie in this tier, wherever the machine had it. It has no copy then, and enters the tier's order as

@@ -6,7 +6,7 @@ use super::machine::{Along, Paging};
 use crate::column::Bits;
 use crate::evict::Evict;
 use crate::frames::{Frame, Wish};
-use crate::moves::Ticket;
+use crate::moves::{Outcome, Ticket};
 use crate::prefetch::{self, Prefetch, Prefetcher};
 
 /// Wishes that can wait: two windows of the prefetcher that wishes for most at a time. More wait only where the driver settles nothing.
@@ -64,21 +64,26 @@ impl Ahead {
 }
 
 impl<E: Evict> Paging<E> {
-    /// Sends for what the prefetcher has just wished for, after the wishes that wait.
-    pub(super) fn wish(&mut self, along: &mut Along<'_>) {
+    /// Sends for what the prefetcher has just wished for, after the wishes that wait; or once the move has ended that makes room
+    /// for the page that faulted, as the page that leaves may be wished for.
+    pub(super) fn wish(&mut self, room: Option<Ticket>, along: &mut Along<'_>) {
         let ahead = &mut self.ahead;
-        let room = WISHES_MAX.saturating_sub(ahead.wishes.len());
-        ahead.wanted.truncate(room);
+        ahead.wanted.truncate(WISHES_MAX.saturating_sub(ahead.wishes.len()));
         ahead.wishes.extend(ahead.wanted.drain(..));
-        if ahead.waits_for.is_none() && !ahead.wishes.is_empty() {
+        ahead.waits_for = room;
+        if room.is_none() {
             self.send_for_wishes(along);
         }
     }
 
-    /// A move has ended: if the next wish waited for it, that is sent for.
-    pub(super) fn go_on_wishing(&mut self, ended: Ticket, along: &mut Along<'_>) {
+    /// A move has ended: if the next wish waited for it, that is sent for; or given up where nothing has moved, so that a driver
+    /// whose every move is refused is not asked for ever.
+    pub(super) fn go_on_wishing(&mut self, ended: Ticket, outcome: Outcome, along: &mut Along<'_>) {
         if self.ahead.waits_for == Some(ended) {
             self.ahead.waits_for = None;
+            if outcome != Outcome::Done {
+                self.ahead.wishes.pop_front();
+            }
             self.send_for_wishes(along);
         }
     }

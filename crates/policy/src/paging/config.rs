@@ -5,6 +5,11 @@ use crate::Id;
 use crate::frames::{self, References, TierConfig};
 use crate::prefetch;
 
+/// The granule by which references are told: with it the 49,152 mappings that a process may have cover 12 GiB.
+pub const GRANULE_BYTES: u64 = 256 << 10;
+/// How often granules are looked at.
+pub const LOOK_NS: u64 = 1_000_000_000;
+
 /// One page in so many of DRAM is kept free at least.
 const LOW_ONE_OF: u32 = 64;
 /// No more pages than that are kept free at least: 32 MiB of 4 KiB.

@@ -102,24 +102,23 @@ impl<E: Evict> Paging<E> {
         }
         self.ahead.forgive(frame);
         self.ahead.prefetcher.demand(page, found, &mut self.ahead.wanted);
-        self.frames.faulted_in(frame, write, along.now, along.rng, &mut self.frame_acts);
+        let room = self.frames.faulted_in(frame, write, along.now, along.rng, &mut self.frame_acts);
         if found == Demand::Miss && !before.is_moving {
             self.ahead.prefetcher.filled(page, Why::Demand);
         }
-        self.wish(along);
+        self.wish(room, along);
     }
 
     fn used(&mut self, page: u64, write: bool, along: &mut Along<'_>) {
         let Some(frame) = self.map.get(page) else { return };
+        if self.frames.view(frame).tier.is_none_or(|tier| tier >= self.swap_tier) {
+            return;
+        }
         let found = self.frames.demand_of(frame);
         self.count_use(found);
-        if write {
-            self.frames.wrote(frame, along.now, &mut self.frame_acts);
-        } else {
-            self.frames.touch(frame, along.now);
-        }
+        self.frames.faulted_in(frame, write, along.now, along.rng, &mut self.frame_acts);
         self.ahead.prefetcher.demand(page, found, &mut self.ahead.wanted);
-        self.wish(along);
+        self.wish(None, along);
     }
 
     fn count_use(&mut self, found: Demand) {
@@ -193,6 +192,11 @@ impl<E: Evict> Paging<E> {
     /// Whether the page lies in DRAM, was fetched ahead and was not used yet.
     pub fn is_prefetched(&self, page: u64) -> bool {
         self.map.find(page).is_some_and(|frame| self.frames.view(frame).is_prefetched)
+    }
+
+    /// Whether a move of the page is under way.
+    pub fn is_moving(&self, page: u64) -> bool {
+        self.map.find(page).is_some_and(|frame| self.frames.view(frame).is_moving)
     }
 
     /// Pages in the tiers, and their capacities.

@@ -47,7 +47,7 @@ mod machine;
 mod page_map;
 mod reconcile;
 
-pub use config::{Config, Watermarks};
+pub use config::{Config, GRANULE_BYTES, LOOK_NS, Watermarks};
 pub use counts::Counts;
 pub use event::{Act, Event, PageRange, PageState};
 pub use machine::Paging;

@@ -34,7 +34,7 @@ impl<E: Evict> Paging<E> {
             // Its page is gone, or it moved between slower tiers.
             _ => {}
         }
-        self.go_on_wishing(ticket, along);
+        self.go_on_wishing(ticket, outcome, along);
     }
 
     /// A page that was fetched ahead has arrived. If DRAM is nearly full, the next page that leaves does so for it.

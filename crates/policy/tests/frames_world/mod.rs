@@ -13,6 +13,8 @@ pub const FRAMES: u32 = 24;
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     Fault { frame: u32, write: bool },
+    FaultedIn { frame: u32, write: bool },
+    Found { frame: u32, tier: u8 },
     Touch { frame: u32 },
     Granule { frame: u32, frames_log2: u32 },
     Wrote { frame: u32 },
@@ -43,6 +45,8 @@ pub fn op() -> impl Strategy<Value = Op> {
     ];
     prop_oneof![
         16 => (frame.clone(), any::<bool>()).prop_map(|(frame, write)| Op::Fault { frame, write }),
+        6 => (frame.clone(), any::<bool>()).prop_map(|(frame, write)| Op::FaultedIn { frame, write }),
+        3 => (frame.clone(), 0u8..4).prop_map(|(frame, tier)| Op::Found { frame, tier }),
         22 => (any::<usize>(), outcome).prop_map(|(nth, outcome)| Op::Done { nth, outcome }),
         4 => frame.clone().prop_map(|frame| Op::Touch { frame }),
         2 => (frame.clone(), 0u32..4).prop_map(|(frame, frames_log2)| Op::Granule { frame, frames_log2 }),
@@ -128,6 +132,12 @@ impl<E: Evict> World<E> {
                 self.note(&acts);
                 self.words(format!("{found:?} {fault:?}"))
             }
+            Op::FaultedIn { frame, write } => {
+                let room = frames.faulted_in(Frame(frame), write, now, rng, &mut acts);
+                self.note(&acts);
+                self.words(format!("{room:?}"))
+            }
+            Op::Found { frame, tier } => format!("{:?}", frames.found(Frame(frame), tier, now, &mut acts)),
             Op::Touch { frame } => format!("{:?}", frames.touch(Frame(frame), now)),
             Op::Granule { frame, frames_log2 } => {
                 frames.touch_granule(Frame(frame >> frames_log2 << frames_log2), frames_log2, now);

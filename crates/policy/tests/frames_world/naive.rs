@@ -428,37 +428,7 @@ impl Naive {
                     "Stayed".to_owned()
                 }
             }
-            Kind::Fill | Kind::Fetch if arrived => {
-                self.page(page).tier = Some(0);
-                let copy_stays = one.from.is_some_and(|from| {
-                    self.config.tiers[from as usize].keeps_copies
-                        && !one.write
-                        && self.pages[page as usize].copy.is_none()
-                        && self.free(from) > self.copies(from)
-                });
-                let told = self.config.writes_told;
-                let cell = self.page(page);
-                cell.unused = one.why == "Prefetch" && !one.awaited;
-                cell.zero = one.kind == Kind::Fill && told;
-                (cell.bit, cell.seen) = (false, false);
-                if one.write {
-                    self.make_dirty(page);
-                }
-                if copy_stays {
-                    self.keep_copy(page, one.from.unwrap());
-                }
-                let known = one.from.is_some_and(|from| from < self.last());
-                let len = self.order(page, 0).len();
-                let low = match one.insertion {
-                    _ if known || one.awaited || one.why == "Demand" => None,
-                    Insertion::Mru => None,
-                    Insertion::Mid => Some(len / 2),
-                    Insertion::Quarter => Some(len / 4),
-                    Insertion::Lru => Some(0),
-                };
-                self.enter(page, 0, low);
-                stayed(copy_stays)
-            }
+            Kind::Fill | Kind::Fetch if arrived => stayed(self.arrive(&one)),
             Kind::Demote | Kind::Drop if arrived => {
                 let lies = one.to.filter(|_| !one.zero);
                 let cell = self.page(page);
@@ -488,6 +458,39 @@ impl Naive {
             "Settled {{ frame: Frame({page}), from: {:?}, to: {:?}, end: {end}, why: {}, awaited: {}, unused_prefetch: {unused} }}",
             one.from, one.to, one.why, one.awaited
         )
+    }
+    /// A page has come to the first tier. Returns whether its copy stays.
+    fn arrive(&mut self, one: &Moving) -> bool {
+        let page = one.page;
+        self.page(page).tier = Some(0);
+        let copy_stays = one.from.is_some_and(|from| {
+            self.config.tiers[from as usize].keeps_copies
+                && !one.write
+                && self.pages[page as usize].copy.is_none()
+                && self.free(from) > self.copies(from)
+        });
+        let told = self.config.writes_told;
+        let cell = self.page(page);
+        cell.unused = one.why == "Prefetch" && !one.awaited;
+        cell.zero = one.kind == Kind::Fill && told;
+        (cell.bit, cell.seen) = (false, false);
+        if one.write {
+            self.make_dirty(page);
+        }
+        if copy_stays {
+            self.keep_copy(page, one.from.unwrap());
+        }
+        let known = one.from.is_some_and(|from| from < self.last());
+        let len = self.order(page, 0).len();
+        let low = match one.insertion {
+            _ if known || one.awaited || one.why == "Demand" => None,
+            Insertion::Mru => None,
+            Insertion::Mid => Some(len / 2),
+            Insertion::Quarter => Some(len / 4),
+            Insertion::Lru => Some(0),
+        };
+        self.enter(page, 0, low);
+        copy_stays
     }
     fn step(&mut self, budget: u32) -> String {
         let start = self.opened;

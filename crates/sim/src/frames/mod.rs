@@ -1,22 +1,31 @@
 //! Frames over a trace: how often a program faults when its memory is DRAM and slower tiers.
 //!
-//! The machine is [`tiermem_policy::frames`], driven by touches that a trace is cut into ([`touches`]); moves are carried out at
-//! once and counted ([`replay`]). Belady's order ([`belady`]) knows the trace.
+//! The machine is [`tiermem_policy::paging`], which the live pager drives too. Here it is driven by the touches that a trace is cut
+//! into ([`touches`]); moves are carried out and counted ([`replay`]). Two orders know the trace: Belady's ([`belady`]) and the
+//! best fixed set ([`fixed`]).
+//!
+//! **What the machine hears** ([`References`]). A simulator can tell it of every touch: then it is an ideal observer, and DRAM is
+//! full to the last frame. Or it tells what a live pager can know, in the way in which that is told: faults, first uses of what
+//! was fetched ahead, and at each look which granules were touched; and some of DRAM is kept free.
 //!
 //! Source: Wang 2024, chapter 4: a hybrid pool of DRAM and flash under a program.
 
 pub mod belady;
+pub mod fixed;
 pub mod replay;
+mod slices;
 pub mod touches;
+mod world;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tiermem_policy::evict::Named;
-use tiermem_policy::frames::{Config, TierConfig};
+use tiermem_policy::frames::{self, TierConfig};
+use tiermem_policy::paging::{Config, PageRange, Watermarks};
 use tiermem_policy::prefetch;
 
 pub use replay::{Counts, ReplayError};
-pub use touches::{TooLarge, Touches, TouchesError};
+pub use touches::{Cut, Look, TooLarge, Touches, TouchesError};
 
 use belady::Future;
 
@@ -27,6 +36,22 @@ pub enum Order {
     Named(Named),
     /// [`belady`].
     Belady,
+    /// [`fixed`].
+    Fixed,
+}
+
+/// What the machine hears of touches that need no fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum References {
+    /// Each of them, and whether it writes.
+    #[default]
+    Told,
+    /// At each look ([`Cut::look`]) the granules of 2^`frames_log2` frames that were touched. Frames of DRAM are kept free as the
+    /// live pager does.
+    ByGranule {
+        /// Frames of a granule.
+        frames_log2: u32,
+    },
 }
 
 /// The state in which a first touch finds a frame.
@@ -40,12 +65,16 @@ pub enum FirstTouch {
 }
 
 /// Memory to simulate.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
     /// The tiers, fastest first.
     pub tiers: Vec<TierConfig>,
     /// The state in which a first touch finds a frame.
     pub first_touch: FirstTouch,
+    /// What is heard of touches. Orders that know the trace need to hear nothing.
+    pub references: References,
+    /// Touches until a page that is fetched ahead has come. Other moves take no time.
+    pub fetch_delay: u64,
     /// For orders that draw.
     pub seed: u64,
 }
@@ -60,15 +89,40 @@ pub struct Setup {
 }
 
 impl Memory {
+    /// The size of the granules, if they are what a setup hears of.
+    fn granule_log2(&self, setup: Setup) -> Option<u32> {
+        match (self.references, setup.order) {
+            (References::ByGranule { frames_log2 }, Order::Named(_)) => Some(frames_log2),
+            _ => None,
+        }
+    }
+
     /// How the machine is made for these touches.
-    fn config(&self, touches: &Touches) -> Config {
+    fn config(&self, touches: &Touches, setup: Setup) -> Config {
+        let is_live = self.granule_log2(setup).is_some();
+        let mut tiers = self.tiers.clone();
+        if let Some(dram) = tiers.first_mut().filter(|_| is_live) {
+            let Watermarks { low, high } = Watermarks::of(dram.frames);
+            (dram.low, dram.high) = (low, high);
+        }
+        let extent = touches.extent().filter(|_| self.first_touch == FirstTouch::Fetch);
         Config {
-            owners: touches.owners().max(1),
-            frame_bytes: touches.frame_bytes(),
-            ..Config::of(&self.tiers)
+            tiers,
+            references: frames::References::Told,
+            writes_told: !is_live,
+            moves_max: MOVES_MAX,
+            prefetch: setup.prefetch,
+            stored: extent.map_or(PageRange::default(), |(first, last)| PageRange {
+                first,
+                end: last.saturating_add(1),
+            }),
+            page_bytes: touches.frame_bytes(),
         }
     }
 }
+
+/// Moves under way at once: a step's, and fetches that are delayed.
+const MOVES_MAX: u32 = 1024;
 
 /// Runs all setups over the touches on up to `threads` threads; their counts in the order of the setups.
 pub fn run(

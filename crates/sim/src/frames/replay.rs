@@ -1,31 +1,38 @@
-//! Replay of a trace's touches on one machine. Every move is done as soon as it is asked for, so that a touch waits for nothing
-//! but its own fault.
+//! Replay of a trace's touches on one machine. Every move but a fetch that is delayed is done as soon as it is asked for, so that
+//! a touch waits for nothing but its own fault.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Debug;
 
-use tiermem_base::{Interner, Rng};
+use tiermem_base::Rng;
 use tiermem_policy::evict::Evict;
 use tiermem_policy::evict::any_policy::WithPolicy;
-use tiermem_policy::frames::{
-    Act, Config, ConfigError, End, Fault, Frame, Frames, Outcome, Touch, Wish, domains,
-};
-use tiermem_policy::moves::Ticket;
-use tiermem_policy::prefetch::{Demand, Prefetch, Prefetcher, Why};
+use tiermem_policy::frames::{ConfigError, Frame, domains};
+use tiermem_policy::paging::{self, Act, Event, Outcome, PageRange, PageState, Paging, Ticket};
+use tiermem_policy::prefetch::Why;
 
 use super::belady::{Belady, Future};
+use super::slices::{self, SliceOrder};
 use super::touches::{Touches, Use};
-use super::{FirstTouch, Memory, Order, Setup};
+use super::world::World;
+use super::{FirstTouch, Memory, Order, Setup, fixed};
 
 /// Moves that a step begins at most, each time that one is due.
 const STEP_BUDGET: u32 = 16;
 
 /// Counts of the replay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Touches of frames.
     pub touches: u64,
     /// Touches that had to wait for their frame to be fetched.
     pub faults: u64,
+    /// The least of the faults in the orders that are tried within slices; the same where the order is known.
+    pub faults_low: u64,
+    /// The most of them.
+    pub faults_high: u64,
+    /// What the machine counted.
+    pub paging: paging::Counts,
     /// Bytes fetched from tiers that cannot be used in place.
     pub read_bytes: u64,
     /// Bytes sent to such tiers.
@@ -66,22 +73,29 @@ pub fn replay(
     setup: Setup,
     future: &Future,
 ) -> Result<Counts, ReplayError> {
-    let config = memory.config(touches);
-    config.check()?;
-    let run = Run { touches, memory, setup, config: &config };
-    // Orders that divide a capacity are told it where there is one.
-    let capacity = if domains(&config) == 1 { u64::from(config.tiers[0].frames) } else { 0 };
-    match setup.order {
-        Order::Named(named) => named.build(domains(&config), capacity, run),
-        Order::Belady => run.over(Belady::new(domains(&config), future, touches.touches())),
+    memory.config(touches, setup).frames().check()?;
+    if setup.order == Order::Fixed {
+        return Ok(fixed::count(touches, memory));
     }
+    let replay = |order| Run { touches, memory, setup, order, future }.with_order();
+    let told = replay(SliceOrder::AsTold)?;
+    let mut counts = Counts { faults_low: told.faults, faults_high: told.faults, ..told };
+    if !touches.slice_ends().is_empty() {
+        for order in [SliceOrder::HitsFirst, SliceOrder::FaultsFirst] {
+            let faults = replay(order)?.faults;
+            counts.faults_low = counts.faults_low.min(faults);
+            counts.faults_high = counts.faults_high.max(faults);
+        }
+    }
+    Ok(counts)
 }
 
 struct Run<'a> {
     touches: &'a Touches,
     memory: &'a Memory,
     setup: Setup,
-    config: &'a Config,
+    order: SliceOrder,
+    future: &'a Future,
 }
 
 impl WithPolicy for Run<'_> {
@@ -93,123 +107,152 @@ impl WithPolicy for Run<'_> {
 }
 
 impl Run<'_> {
+    fn with_order(self) -> Result<Counts, ReplayError> {
+        let config = self.memory.config(self.touches, self.setup).frames();
+        // Orders that divide a capacity are told it where there is one.
+        let capacity = if domains(&config) == 1 { u64::from(config.tiers[0].frames) } else { 0 };
+        match self.setup.order {
+            Order::Named(named) => named.build(domains(&config), capacity, self),
+            Order::Belady => {
+                let belady = Belady::new(domains(&config), self.future, self.touches.touches());
+                self.over(belady)
+            }
+            Order::Fixed => Ok(fixed::count(self.touches, self.memory)),
+        }
+    }
+
     fn over<E: Evict>(self, policy: E) -> Result<Counts, ReplayError> {
-        let mut frames = Frames::new(self.config.clone(), policy)?;
-        frames.grow_to(self.touches.frames());
+        let config = self.memory.config(self.touches, self.setup);
+        let has_data = self.memory.first_touch == FirstTouch::Fetch;
         let mut driver = Driver {
-            frames,
+            world: (!config.writes_told).then(|| World::new(self.touches.frames(), has_data)),
+            granule_log2: self.memory.granule_log2(self.setup),
+            in_place: config.tiers.iter().map(|tier| tier.in_place).collect(),
+            counts: Counts { touches: self.touches.count(), ..Counts::default() },
+            paging: Paging::new(config, policy)?,
             touches: self.touches,
-            ahead: Ahead {
-                prefetcher: self.setup.prefetch.build(),
-                wanted: Vec::new(),
-                untouched: Interner::new(),
-                untouched_pages: Vec::new(),
-                extent: self.touches.extent().filter(|_| self.memory.first_touch == FirstTouch::Fetch),
-            },
+            numbers_are_times: self.setup.order == Order::Belady,
+            fetch_delay: self.memory.fetch_delay,
             rng: Rng::seeded(self.memory.seed),
             now: 0,
+            done: 0,
+            looks: 0,
+            granules: BTreeSet::new(),
+            fetches: VecDeque::new(),
             acts: Vec::new(),
-            counts: Counts { touches: self.touches.count(), ..Counts::default() },
-            in_place: self.config.tiers.iter().map(|tier| tier.in_place).collect(),
         };
-        if self.memory.first_touch == FirstTouch::Fetch {
-            driver.store_all()?;
+        driver.number_pages(has_data)?;
+        let mut begin = 0;
+        let all = [self.touches.touches().len() as u32];
+        let ends = if self.touches.slice_ends().is_empty() { &all } else { self.touches.slice_ends() };
+        for &end in ends {
+            slices::in_order(self.order, begin..end, &mut driver, Driver::would_fault, Driver::touch)?;
+            begin = end;
         }
-        for number in 0..self.touches.touches().len() {
-            driver.touch(number)?;
-        }
-        driver.counts.faults = driver.frames.counters().fetches;
+        driver.counts.paging = driver.paging.counts();
+        driver.counts.faults = driver.counts.paging.faults;
         Ok(driver.counts)
     }
 }
 
-/// The prefetcher and the pages that only it knows.
-struct Ahead {
-    prefetcher: Prefetcher,
-    wanted: Vec<u64>,
-    /// Pages that no access touches but that hold data: their frames come after all others.
-    untouched: Interner,
-    untouched_pages: Vec<u64>,
-    /// Between which pages there is data, where a first touch finds some.
-    extent: Option<(u64, u64)>,
-}
-
 struct Driver<'a, E> {
-    frames: Frames<E>,
+    paging: Paging<E>,
     touches: &'a Touches,
-    ahead: Ahead,
+    /// Where the machine does not hear of writes.
+    world: Option<World>,
+    /// Where references are told by granule.
+    granule_log2: Option<u32>,
+    /// Belady's order knows a touch by its number, whatever the order in which touches of a slice are replayed.
+    numbers_are_times: bool,
+    fetch_delay: u64,
     rng: Rng,
-    /// The number of the touch, from 1.
     now: u64,
+    /// Touches done, and looks.
+    done: u32,
+    looks: usize,
+    /// Granules touched since the last look.
+    granules: BTreeSet<u64>,
+    /// Fetches under way, and when they are done.
+    fetches: VecDeque<(u32, Ticket)>,
     acts: Vec<Act>,
     counts: Counts,
     in_place: Vec<bool>,
 }
 
 impl<E: Evict> Driver<'_, E> {
-    /// All data lies in the last tier.
-    fn store_all(&mut self) -> Result<(), ReplayError> {
-        for frame in 0..self.touches.frames() {
-            if !self.store(Frame(frame)) {
+    /// Pages get their frames in the order of the trace, so that the machine's numbers are those of the touches. With data they
+    /// lie in the last tier.
+    fn number_pages(&mut self, has_data: bool) -> Result<(), ReplayError> {
+        let last = self.paging.space().tiers() - 1;
+        for frame in (0..self.touches.frames()).map(Frame) {
+            if has_data && self.paging.space().free(last) == 0 {
                 return Err(self.full());
             }
-        }
-        Ok(())
-    }
-
-    fn store(&mut self, frame: Frame) -> bool {
-        let last = self.frames.space().tiers() - 1;
-        let is_stored = self.frames.adopt(frame, last, self.now, &mut self.acts);
-        self.acts.clear();
-        is_stored
-    }
-
-    fn touch(&mut self, number: usize) -> Result<(), ReplayError> {
-        let touched = self.touches.touches()[number];
-        self.now = number as u64 + 1;
-        let frame = touched.frame;
-        if touched.what == Use::Discard {
-            // No frame is pinned here.
-            self.frames.discard(frame, &mut self.acts);
-            self.acts.clear();
-            return Ok(());
-        }
-        let is_write = touched.what == Use::Write;
-        let found = self.frames.demand_of(frame);
-        let touch = match is_write {
-            true => self.frames.wrote(frame, self.now, &mut self.acts),
-            false => self.frames.touch(frame, self.now),
-        };
-        self.acts.clear();
-        self.ahead.prefetcher.demand(self.touches.page_of(frame), found, &mut self.ahead.wanted);
-        if touch == Touch::Away {
-            // It belongs to the owner of its first touch, and again after it was given up.
-            self.frames.assign(frame, touched.owner);
-            self.fault(frame, is_write)?;
-        }
-        debug_assert!(found != Demand::LatePrefetch && found != Demand::UnderMiss, "moves are done at once");
-        self.fetch_ahead(touched.owner);
-        if self.frames.is_due() {
-            self.frames.step(self.now, STEP_BUDGET, &mut self.rng, &mut self.acts);
-            self.carry_out();
-        }
-        Ok(())
-    }
-
-    fn fault(&mut self, frame: Frame, is_write: bool) -> Result<(), ReplayError> {
-        loop {
-            let fault = self.frames.fault(frame, is_write, self.now, &mut self.rng, &mut self.acts);
-            self.carry_out();
-            match fault {
-                Fault::Here | Fault::After(_) => return Ok(()),
-                Fault::Room(_) => {}
-                Fault::Busy | Fault::Full => return Err(self.full()),
+            let pages = PageRange::one(self.touches.page_of(frame));
+            self.tell(Event::Found { pages, state: PageState::Swapped });
+            if !has_data {
+                self.tell(Event::Discarded { pages });
             }
         }
+        Ok(())
+    }
+
+    fn would_fault(&self, number: u32) -> bool {
+        let touched = self.touches.touches()[number as usize];
+        touched.what != Use::Discard && !self.is_in_place(self.touches.page_of(touched.frame))
+    }
+
+    fn is_in_place(&self, page: u64) -> bool {
+        self.paging.tier(page).is_some_and(|tier| self.in_place[usize::from(tier)])
+    }
+
+    fn touch(&mut self, number: u32) -> Result<(), ReplayError> {
+        self.look();
+        self.done += 1;
+        let touched = self.touches.touches()[number as usize];
+        self.now = u64::from(if self.numbers_are_times { number + 1 } else { self.done });
+        self.end_fetches();
+        let (frame, page) = (touched.frame, self.touches.page_of(touched.frame));
+        if touched.what == Use::Discard {
+            self.world.iter_mut().for_each(|world| world.discard(frame));
+            self.tell(Event::Discarded { pages: PageRange::one(page) });
+            return Ok(());
+        }
+        let write = touched.what == Use::Write;
+        self.granules.extend(self.granule_log2.map(|log2| page >> log2));
+        if !self.is_in_place(page) {
+            self.fault(frame, page, write)?;
+        } else if self.granule_log2.is_none() {
+            self.tell(Event::Used { page, write });
+        } else if self.paging.is_prefetched(page) {
+            self.tell(Event::Fault { page, major: false, write });
+        }
+        if write {
+            self.world.iter_mut().for_each(|world| world.wrote(frame));
+        }
+        if self.paging.is_due() {
+            self.tell(Event::Step { budget: STEP_BUDGET });
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, frame: Frame, page: u64, write: bool) -> Result<(), ReplayError> {
+        let space = self.paging.space();
+        if (0..space.tiers()).all(|tier| space.free(tier) == 0) {
+            return Err(self.full());
+        }
+        let from = self.paging.tier(page);
+        let has_data = self.world.as_ref().is_none_or(|world| world.is_below(frame));
+        let major = from.is_some() && has_data && !self.paging.is_moving(page);
+        if let Some(from) = from.filter(|_| major) {
+            self.counts.read_bytes += self.bytes_of(from);
+        }
+        self.tell(Event::Fault { page, major, write });
+        Ok(())
     }
 
     fn full(&self) -> ReplayError {
-        let space = self.frames.space();
+        let space = self.paging.space();
         let tiers = 0..space.tiers();
         ReplayError::Full {
             touch: self.now,
@@ -218,95 +261,66 @@ impl<E: Evict> Driver<'_, E> {
         }
     }
 
-    fn fetch_ahead(&mut self, owner: u16) {
-        let mut wanted = std::mem::take(&mut self.ahead.wanted);
-        for page in wanted.drain(..) {
-            let Some(frame) = self.wished(page, owner) else { continue };
-            loop {
-                let insertion = self.ahead.prefetcher.insertion();
-                match self.frames.prefetch(frame, insertion, self.now, &mut self.rng, &mut self.acts) {
-                    Wish::Sent(_) => {
-                        self.ahead.prefetcher.issued(page);
-                        self.carry_out();
-                        break;
-                    }
-                    Wish::Room(_) => self.carry_out(),
-                    Wish::No => break,
-                }
-            }
-            self.acts.clear();
+    /// Tells of the granules that were touched, if it is time.
+    fn look(&mut self) {
+        let Some(log2) = self.granule_log2 else { return };
+        if self.touches.looks().get(self.looks).is_none_or(|look| *look > self.done) {
+            return;
         }
-        self.ahead.wanted = wanted;
-    }
-
-    /// The frame of a page that is wished for, if it may hold anything.
-    fn wished(&mut self, page: u64, owner: u16) -> Option<Frame> {
-        if let Some(frame) = self.touches.frame_of(page) {
-            return Some(frame);
-        }
-        let (first, last) = self.ahead.extent?;
-        if !(first..=last).contains(&page) {
-            return None;
-        }
-        let (number, is_new) = self.ahead.untouched.intern(page);
-        let frame = Frame(self.touches.frames().checked_add(number)?);
-        if is_new {
-            self.ahead.untouched_pages.push(page);
-            self.frames.grow_to(frame.0 + 1);
-            if frame.0 < self.frames.len() {
-                self.frames.assign(frame, owner);
-                self.store(frame);
-            }
-        }
-        (frame.0 < self.frames.len()).then_some(frame)
-    }
-
-    fn page_of(&self, frame: Frame) -> u64 {
-        match frame.0.checked_sub(self.touches.frames()) {
-            Some(untouched) => self.ahead.untouched_pages[untouched as usize],
-            None => self.touches.page_of(frame),
+        self.looks += 1;
+        for granule in std::mem::take(&mut self.granules) {
+            self.tell(Event::Referenced { first: granule << log2, pages_log2: log2 });
         }
     }
 
-    /// Does all that is asked for.
-    fn carry_out(&mut self) {
+    /// Tells the machine, and does all that it asks for.
+    fn tell(&mut self, event: Event) {
         let mut acts = std::mem::take(&mut self.acts);
+        self.paging.on(event, self.now, &mut self.rng, &mut acts);
         let mut at = 0;
         while let Some(act) = acts.get(at).copied() {
             at += 1;
             match act {
-                Act::Fill { ticket, .. } | Act::Drop { ticket, .. } => self.settle(ticket, &mut acts),
-                Act::Fetch { ticket, from, .. } => {
+                Act::Fetch { ticket, from, why, .. } => {
                     self.counts.read_bytes += self.bytes_of(from);
-                    self.settle(ticket, &mut acts);
+                    if why == Why::Prefetch && self.fetch_delay > 0 {
+                        let done = u64::from(self.done) + self.fetch_delay;
+                        self.fetches.push_back((u32::try_from(done).unwrap_or(u32::MAX), ticket));
+                        continue;
+                    }
                 }
-                Act::Demote { ticket, to, .. } | Act::WriteBack { ticket, to, .. } => {
-                    self.counts.written_bytes += self.bytes_of(to);
-                    self.settle(ticket, &mut acts);
+                Act::PageOut { page, to, clean, .. } => {
+                    let is_write = match (&mut self.world, self.touches.frame_of(page)) {
+                        (None, _) => !clean,
+                        (Some(world), Some(frame)) => world.page_out(frame),
+                        // Nobody touches it: it is as it was read.
+                        (Some(_), None) => false,
+                    };
+                    if let Some(to) = to.filter(|_| is_write) {
+                        self.counts.written_bytes += self.bytes_of(to);
+                    }
                 }
-                Act::Recall { .. } | Act::Free { .. } => {}
             }
+            self.settle(act.ticket(), &mut acts);
         }
         acts.clear();
         self.acts = acts;
     }
 
+    fn settle(&mut self, ticket: Ticket, acts: &mut Vec<Act>) {
+        let event = Event::Settled { ticket, outcome: Outcome::Done };
+        self.paging.on(event, self.now, &mut self.rng, acts);
+    }
+
+    /// Settles the fetches whose time has come.
+    fn end_fetches(&mut self) {
+        while let Some((_, ticket)) = self.fetches.pop_front_if(|(done, _)| *done <= self.done) {
+            self.tell(Event::Settled { ticket, outcome: Outcome::Done });
+        }
+    }
+
     /// The bytes that a transfer to or from a tier counts: none where it is memory.
     fn bytes_of(&self, tier: u8) -> u64 {
         if self.in_place[usize::from(tier)] { 0 } else { u64::from(self.touches.frame_bytes()) }
-    }
-
-    fn settle(&mut self, ticket: Ticket, acts: &mut Vec<Act>) {
-        let Some(settled) = self.frames.done(ticket, Outcome::Done, self.now, acts) else { return };
-        if !matches!(settled.end, End::Arrived { .. } | End::Zero) {
-            return;
-        }
-        let page = self.page_of(settled.frame);
-        if settled.to == Some(0) {
-            self.ahead.prefetcher.filled(page, settled.why);
-        } else if settled.from == Some(0) {
-            let for_why: Why = settled.why;
-            self.ahead.prefetcher.evicted(page, for_why, settled.unused_prefetch);
-        }
     }
 }

@@ -88,6 +88,52 @@ impl Naive {
         may
     }
 
+    fn faulted_in(&mut self, page: u32, write: bool) -> String {
+        let Page { tier, owner, .. } = self.pages[page as usize];
+        let in_place = self.in_place(tier);
+        match write {
+            _ if !in_place => "",
+            true => self.wrote(page),
+            false => self.touch(page),
+        };
+        let moving = self.moving(page);
+        if let Some(one) = moving.and_then(|number| self.moves.get_mut(&number)) {
+            one.awaited = true;
+            one.write |= write;
+            one.stays |= matches!(one.kind, Kind::Demote | Kind::Drop);
+            self.page(page).unused = false;
+        }
+        if in_place || moving.is_some() {
+            return "None".to_owned();
+        }
+        if let Some(from) = tier {
+            self.leave(page, from);
+        }
+        let room = if self.free_moves() > 0 { self.room(0, owner, "Demand") } else { Room::Busy };
+        let kind = if tier.is_some() { Kind::Fetch } else { Kind::Fill };
+        self.arrive(&Moving { write, awaited: true, ..Moving::of(page, kind, tier, Some(0), owner) });
+        match room {
+            Room::After(number) => format!("Some(#{number})"),
+            _ => "None".to_owned(),
+        }
+    }
+    fn found(&mut self, page: u32, tier: u8) -> bool {
+        let Page { tier: was, owner, pins, .. } = self.pages[page as usize];
+        let is_busy = self.moving(page).is_some() || self.writing(page).is_some() || pins > 0;
+        if was == Some(tier) || tier > self.last() || is_busy {
+            return false;
+        }
+        self.give_up_copy(page);
+        if let Some(was) = was {
+            self.leave(page, was);
+        }
+        *self.page(page) = Page { owner, ..Page::default() };
+        self.squeeze(tier);
+        self.page(page).tier = Some(tier);
+        self.enter(page, tier, None);
+        true
+    }
+
     /// As the world runs it; `tickets` are the numbers of those under way, oldest first.
     pub fn run(&mut self, op: Op, tickets: &[usize]) -> (String, Vec<String>) {
         self.acts.clear();
@@ -97,6 +143,8 @@ impl Naive {
                 let found = self.demand_of(frame);
                 format!("{found} {}", self.fault(frame, write))
             }
+            Op::FaultedIn { frame, write } => self.faulted_in(frame, write),
+            Op::Found { frame, tier } => self.found(frame, tier).to_string(),
             Op::Touch { frame } => self.touch(frame).to_owned(),
             Op::Granule { frame, frames_log2 } => {
                 let first = frame >> frames_log2 << frames_log2;
