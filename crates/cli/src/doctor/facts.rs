@@ -66,7 +66,7 @@ impl Facts {
             written: kernel_probes::written_pages().map_err(text).and_then(told),
             scan: kernel_probes::pagemap_scan().map_err(text),
             userfault: userfaultfd::offered().map_err(|error| error.to_string()),
-            faults: FaultWatch::open(std::process::id()).map(drop).map_err(text),
+            faults: FaultWatch::open(&[std::process::id()]).map(drop).map_err(|error| text(error.into())),
             first_touches: FirstTouchWatch::before_start().map(|it| it.is_user_only()).map_err(text),
             frames: frames(),
             damon: Damon::read(),

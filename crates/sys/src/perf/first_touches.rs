@@ -6,13 +6,12 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
+use super::Attributes;
 use super::mappings::{DISABLED, ENABLE_ON_EXEC, EXCLUDE_HYPERVISOR, EXCLUDE_KERNEL};
 use super::moments::{CLOCK_AT, MONOTONIC, Moments, SAMPLE_ID_ALL, SAMPLE_TIME, USE_CLOCK};
-use super::ring::{Record, Ring};
+use super::ring::{RECORD_SAMPLE, Record};
+use super::rings::{Rings, WATERMARK};
 use super::tasks::{COMM, RECORD_COMM, RECORD_EXIT, RECORD_FORK, TASK};
-use super::{Attributes, online_cpus, open_software};
 
 /// Counted as a fault begins, whatever answers it.
 const PAGE_FAULTS: u64 = 2;
@@ -23,7 +22,6 @@ const SAMPLES_PER_S: u64 = 4000;
 const SAMPLE_RATE_MAX: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 const FREQUENCY: u64 = 1 << 10;
 const MMAP: u64 = 1 << 8;
-const WATERMARK: u64 = 1 << 14;
 const MMAP2: u64 = 1 << 23;
 /// Fields of a sample: process and thread; time; address; period; registers; stack.
 const SAMPLE_TID: u64 = 1 << 1;
@@ -39,13 +37,9 @@ const STACK_AT: usize = CLOCK_AT;
 /// Bytes of the stack that are copied.
 const STACK_BYTES: u64 = 8 << 10;
 const ABI_64_BIT: u64 = 2;
-const RECORD_SAMPLE: u32 = 9;
 const RECORD_MMAP2: u32 = 10;
 /// A name of a process that it has got by beginning a program.
 const IS_EXEC: u16 = 1 << 13;
-/// Rings are as large as the system lets them be. An ordinary user has about half a MiB for each processor in all
-/// (`kernel.perf_event_mlock_kb`), and other watches have rings too.
-const RING_BYTES: [usize; 6] = [4 << 20, 2 << 20, 1 << 20, 512 << 10, 256 << 10, 128 << 10];
 /// A record that was begun on another processor is complete after this time.
 const SETTLING: Duration = Duration::from_millis(1);
 
@@ -110,7 +104,7 @@ pub struct TouchEvent {
 /// The first touches of a program and of what it starts.
 #[derive(Debug)]
 pub struct FirstTouchWatch {
-    rings: Vec<Ring>,
+    rings: Rings,
     moments: Moments,
     /// What may have happened before something that is not told yet.
     waiting: Vec<TouchEvent>,
@@ -152,44 +146,13 @@ impl FirstTouchWatch {
     }
 
     fn open_with(threads: &[u32], flags: u64) -> io::Result<Self> {
-        let mut refused = io::Error::from(io::ErrorKind::OutOfMemory);
-        for bytes in RING_BYTES {
-            match Self::open_rings(threads, flags, bytes) {
-                // So the kernel says that rings are too large for this user, as it does where watching is forbidden at all.
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused = error,
-                opened => {
-                    let rings = opened?;
-                    return Ok(FirstTouchWatch {
-                        rings,
-                        moments: Moments::new(),
-                        waiting: Vec::new(),
-                        is_user_only: false,
-                        lost: 0,
-                    });
-                }
-            }
-        }
-        Err(refused)
-    }
-
-    fn open_rings(threads: &[u32], flags: u64, bytes: usize) -> io::Result<Vec<Ring>> {
-        let attributes = attributes(flags, bytes);
-        let mut rings = Vec::new();
-        for cpu in online_cpus()? {
-            let mut ring: Option<Ring> = None;
-            for thread in threads {
-                let event = match open_software(*thread, cpu, attributes) {
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
-                    opened => opened?,
-                };
-                match &mut ring {
-                    Some(ring) => ring.share(event)?,
-                    None => ring = Some(Ring::map(event, bytes)?),
-                }
-            }
-            rings.extend(ring);
-        }
-        if rings.is_empty() { Err(io::Error::from_raw_os_error(libc::ESRCH)) } else { Ok(rings) }
+        Ok(FirstTouchWatch {
+            rings: Rings::open(threads, |bytes| vec![attributes(flags, bytes)])?,
+            moments: Moments::new(),
+            waiting: Vec::new(),
+            is_user_only: false,
+            lost: 0,
+        })
     }
 
     /// Whether touches within system calls, as those of `read` into new memory, are left out, as this user may not watch the kernel.
@@ -204,12 +167,7 @@ impl FirstTouchWatch {
 
     /// Waits until a part of the room for records is taken, or for this time.
     pub fn wait(&self, at_most: Duration) {
-        let mut rings: Vec<PollFd<'_>> =
-            self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
-        let at_most =
-            Timespec { tv_sec: at_most.as_secs().cast_signed(), tv_nsec: at_most.subsec_nanos().into() };
-        // Interrupted, it has waited long enough.
-        let _ = poll(&mut rings, Some(&at_most));
+        self.rings.wait(at_most);
     }
 
     /// Takes what has happened since the last call, in the order of time. `wants` says of a process and an address whether the stack is
@@ -217,7 +175,7 @@ impl FirstTouchWatch {
     pub fn drain(&mut self, is_end: bool, mut wants: impl FnMut(u32, u64) -> bool) -> Vec<TouchEvent> {
         let now = Instant::now();
         let FirstTouchWatch { rings, moments, waiting, lost, .. } = self;
-        for ring in rings {
+        for ring in rings.iter_mut() {
             *lost += ring.drain(|record| waiting.extend(event(&record, moments, &mut wants)));
         }
         waiting.sort_by_key(|event| event.at);

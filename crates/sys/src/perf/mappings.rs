@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::ring::Ring;
+use super::rings::WATERMARK;
 use super::{Attributes, online_cpus, open_software};
 
 /// Bytes of each processor's ring: hundreds of mappings with the names of their files.
@@ -22,8 +23,6 @@ const MMAP: u64 = 1 << 8;
 const MMAP_DATA: u64 = 1 << 17;
 /// With what may be done there.
 const MMAP2: u64 = 1 << 23;
-/// A waiter is woken by bytes in the ring, and not by samples, of which there are none.
-const WATERMARK: u64 = 1 << 14;
 const RECORD_MMAP2: u32 = 10;
 const PROT_WRITE: u64 = 2;
 

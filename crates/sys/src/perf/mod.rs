@@ -1,11 +1,13 @@
 //! Events of a process from the kernel, by `perf_event_open` with a ring for each processor: page faults, new mappings, and
 //! births of processes, none of which needs hardware counters. Watching another process needs CAP_PERFMON or root.
 
+mod fault_times;
 mod faults;
 mod first_touches;
 mod mappings;
 mod moments;
 mod ring;
+mod rings;
 mod run_clock;
 mod tasks;
 
@@ -13,7 +15,8 @@ use std::fs;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-pub use faults::FaultWatch;
+pub use fault_times::{FaultTimes, NotMeasured, TimedFault};
+pub use faults::{Fault, FaultWatch, FaultWatchError};
 pub use first_touches::{FirstTouchWatch, StackCopy, TouchChange, TouchEvent};
 pub use mappings::{MappingWatch, NewMapping};
 pub use run_clock::RunClock;

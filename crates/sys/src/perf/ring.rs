@@ -11,7 +11,11 @@ const PAGE_BYTES: usize = 4096;
 /// Where the kernel keeps the ends of the ring, in the page before it.
 const HEAD_AT: usize = 1024;
 const TAIL_AT: usize = 1032;
-const RECORD_LOST: u32 = 2;
+pub(super) const RECORD_SAMPLE: u32 = 9;
+/// Records that found no room were lost before this one.
+pub(super) const RECORD_LOST: u32 = 2;
+/// Less room than this may have been too little for a record.
+const RECORD_ROOM: u64 = 128;
 /// `_IO('$', 5)`: have the records of this event go into another one's ring.
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 
@@ -46,6 +50,11 @@ impl Record<'_> {
     /// A word behind the header.
     pub fn word(&self, number: u64) -> u64 {
         self.ring.word(self.at + 8 + number * 8)
+    }
+
+    /// How many words are behind the header.
+    pub fn words(&self) -> u64 {
+        self.words
     }
 
     /// The text from a word on, which ends with a zero or `behind` words before the record's end.
@@ -114,7 +123,14 @@ impl Ring {
         unsafe { self.start.add(offset).cast::<u64>().read_volatile() }
     }
 
-    /// Tells each record up to the head, and gives their room back. Returns how many were lost because there was none.
+    /// Whether a small record may have found no room since the last drain.
+    pub fn is_full(&self) -> bool {
+        let [head, tail] = [HEAD_AT, TAIL_AT].map(|at| self.end(at).load(Ordering::Relaxed));
+        head.wrapping_sub(tail) + RECORD_ROOM > self.bytes as u64
+    }
+
+    /// Tells each record up to the head, and gives their room back. Returns how many were lost because there was none; where they are
+    /// missing is told as a record of kind [`RECORD_LOST`].
     pub fn drain(&mut self, mut each: impl FnMut(Record<'_>)) -> u64 {
         // Acquire: the records were written before the head.
         let head = self.end(HEAD_AT).load(Ordering::Acquire);
@@ -126,11 +142,11 @@ impl Ring {
             let (kind, length) = (header as u32, header >> 48);
             let words = (length / 8).saturating_sub(1);
             let record = Record { ring: self, at: tail, kind, flags: (header >> 32) as u16, words };
-            match kind {
+            if kind == RECORD_LOST {
                 // The event's number, then how many.
-                RECORD_LOST => lost += record.word(1),
-                _ => each(record),
+                lost += record.word(1);
             }
+            each(record);
             // No record is shorter than its header; one that says so would keep this from ending.
             tail += length.max(8);
         }

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::time::Duration;
 
 use super::mappings::{EXCLUDE_HYPERVISOR, EXCLUDE_KERNEL};
+use super::rings::threads_of;
 use super::{Attributes, open_software};
 
 /// Time for which a thread has run.
@@ -29,10 +30,7 @@ impl RunClock {
     /// Permission denied where `kernel.perf_event_paranoid` forbids it; if the process has gone, or has too many threads.
     pub fn open(pid: u32) -> io::Result<Self> {
         let mut events = Vec::new();
-        for thread in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
-            let Some(thread) = thread.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-                continue;
-            };
+        for thread in threads_of(pid)? {
             if events.len() == THREADS_MAX {
                 return Err(io::Error::other(format!("process {pid} has more than {THREADS_MAX} threads")));
             }

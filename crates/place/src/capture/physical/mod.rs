@@ -110,8 +110,7 @@ pub fn record(
     let caches = Hierarchy::new(&options.caches).map_err(CaptureError::Caches)?;
     let begun = Instant::now();
     let mut tracee = Tracee::start(&options.command, stop)?;
-    let watch = FaultWatch::open(tracee.pid());
-    let mut recorder = Recorder::new(caches, options, watch);
+    let mut recorder = Recorder::new(caches, options, tracee.pid());
     let mut batch = Vec::new();
     let mut behind = 0;
     while !stop.is_asked() && behind < BATCHES_BEHIND && tracee.read(&mut batch)? {
@@ -229,6 +228,7 @@ impl Memory for Traffic {
 struct Recorder {
     caches: Hierarchy,
     traffic: Traffic,
+    pid: u32,
     watch: Result<FaultWatch, String>,
     faults: u64,
     faults_lost: u64,
@@ -240,7 +240,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn new(caches: Hierarchy, options: &Options, watch: std::io::Result<FaultWatch>) -> Self {
+    fn new(caches: Hierarchy, options: &Options, pid: u32) -> Self {
         let traffic = Traffic {
             frames: Frames::default(),
             table: Table::default(),
@@ -254,7 +254,8 @@ impl Recorder {
         Recorder {
             caches,
             traffic,
-            watch: watch.map_err(|error| error.to_string()),
+            pid,
+            watch: FaultWatch::open(&[pid]).map_err(|error| error.to_string()),
             faults: 0,
             faults_lost: 0,
             accesses: 0,
@@ -279,9 +280,12 @@ impl Recorder {
         let Traffic { frames, table, queue, .. } = &mut self.traffic;
         let mut lost = 0;
         if let Ok(watch) = &mut self.watch {
-            lost = watch.drain(|address| {
-                self.faults += 1;
-                frames.fault(address / PAGE_BYTES, table);
+            lost = watch.drain(|fault| {
+                // Processes that it forks are watched too, but have pages of their own.
+                if fault.pid == self.pid {
+                    self.faults += 1;
+                    frames.fault(fault.address / PAGE_BYTES, table);
+                }
             });
         }
         self.faults_lost += lost;

@@ -14,21 +14,26 @@ use super::{Seen, Shape, Source};
 const PAGE_BYTES: u64 = 4096;
 
 pub(in crate::capture) struct Faults {
+    pid: u32,
     watch: FaultWatch,
     pages: BTreeMap<u64, u32>,
     lost: u64,
 }
 
 impl Faults {
-    /// Opens it for a process; in one that is running already, it
-    /// covers the thread of that number and the threads that it starts.
+    /// Opens it for a process: the threads that it has and those that they start.
     pub fn open(pid: u32) -> io::Result<Self> {
-        Ok(Faults { watch: FaultWatch::open(pid)?, pages: BTreeMap::new(), lost: 0 })
+        Ok(Faults { pid, watch: FaultWatch::open(&[pid])?, pages: BTreeMap::new(), lost: 0 })
     }
 
     fn drain(&mut self) {
-        let pages = &mut self.pages;
-        self.lost += self.watch.drain(|address| *pages.entry(address / PAGE_BYTES).or_default() += 1);
+        let Faults { pid, watch, pages, lost } = self;
+        *lost += watch.drain(|fault| {
+            // Processes that it forks are watched too, but have pages of their own.
+            if fault.pid == *pid {
+                *pages.entry(fault.address / PAGE_BYTES).or_default() += 1;
+            }
+        });
     }
 }
 
