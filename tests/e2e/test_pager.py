@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from store import PATIENCE_S, binary, eventually, tiermem
+from programs import tool, workload
+from store import PATIENCE_S, ROOT, binary, eventually, tiermem
 
 MIB = 1 << 20
 SWAPS = pathlib.Path("/proc/swaps")
@@ -75,7 +76,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 
 
 def test_a_program_runs_in_half_of_what_it_needs() -> None:
-    done = run("--dram", "64MiB", "--flash", "256MiB", "--", *eater(120))
+    done = run("--dram", "64MiB", "--flash", "256MiB", "--how", "swap", "--", *eater(120))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "right\n"
     told = json.loads(done.stderr)
@@ -266,3 +267,62 @@ def test_who_is_not_root_is_told_what_it_takes() -> None:
         capture_output=True, text=True, timeout=PATIENCE_S, check=False, env={"PATH": os.environ["PATH"]},
     )  # fmt: skip
     assert done.returncode == 125 and "root" in done.stderr, done.stderr
+
+
+def swept(*arguments: str, passes: int = 3) -> dict:
+    """A program that passes over 96 MiB in half of that, and checks every byte."""
+    sweep = workload("sweep", f"--size {96 * MIB} --passes {passes} --small-pages")
+    done = run("--dram", "48MiB", "--flash", "128MiB", *arguments, "--", *sweep)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stderr.splitlines()[-1])
+
+
+def test_a_sweep_is_fetched_ahead() -> None:
+    swap = swept("--how", "swap")
+    steered = swept("--how", "kernel")
+    if steered["how"] != "kernel":
+        pytest.skip("programs cannot be steered here")
+    assert swap["prefetched_pages"] is None
+    used, late = steered["prefetch_used_pages"], steered["prefetch_late_pages"]
+    assert used > 0.9 * steered["prefetched_pages"] > 10_000 and late < used / 2
+    # Most of what had to be waited for is there before it is needed; a busy machine may be too late for some.
+    assert steered["major_faults"] < 0.7 * swap["major_faults"]
+    assert_nothing_is_left()
+
+
+def test_where_nothing_is_paged_or_asked_for_nothing_is_watched() -> None:
+    done = run("--dram", "256MiB", "--flash", "16MiB", "--", *eater(30))
+    told = json.loads(done.stderr)
+    assert (told["prefetched_pages"], told["kernel_evicted_pages"]) in [(0, 0), (None, None)]
+    assert swept("--how", "kernel", "--prefetch", "none", passes=1)["how"] == "swap"
+
+
+@pytest.mark.parametrize("evict", ["kernel", "lru", "clock", "random", "s3-fifo", "lhd"])
+def test_every_byte_is_right_whoever_leaves(evict: str, tmp_path: pathlib.Path) -> None:
+    program = tmp_path / "hostile"
+    source = ROOT / "examples" / "workloads" / "hostile.c"
+    subprocess.run([tool("cc"), "-O2", "-pthread", "-o", str(program), str(source)], check=True, timeout=PATIENCE_S)
+    flags = ["--seconds", "4", "--size", str(64 * MIB), "--threads", "3", "--folder", str(tmp_path)]
+    done = run("--dram", "24MiB", "--flash", "256MiB", "--how", "kernel", "--evict", evict, "--", str(program), *flags)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stderr.splitlines()[-1])
+    assert told["how"] == "kernel" and told["major_faults"] > 0
+    assert_nothing_is_left()
+
+
+def test_ways_of_paging_are_compared() -> None:
+    done = run("--dram", "48MiB", "--flash", "64MiB", "--compare", "swap,kernel", "--trials", "2", "--", *eater(50))
+    assert done.returncode == 0 and done.stdout == 4 * "right\n", done.stderr
+    told = json.loads(done.stderr.splitlines()[-1])
+    assert told["trials"] == 2 and [row["how"] for row in told["hows"]] == ["swap", "kernel"]
+    for row in told["hows"]:
+        assert row["trials"] == 2 and row["real_s"] > 0 and row["required_bytes"] > 50 * MIB
+    assert [(row["figure"], row["how"], row["against"]) for row in told["comparisons"]] == [
+        (figure, "kernel", "swap") for figure in ("real", "user", "system")
+    ]
+    wrong = tiermem("run", "--dram", "48MiB", "--flash", "64MiB", "--compare", "swap,remote", "--", "true")
+    assert wrong.returncode == 125 and "none of auto, swap and kernel" in wrong.stderr
+    placed = tiermem("run", "--compare", "swap,kernel", "--", "true")
+    assert placed.returncode == 125 and "are compared with --dram" in placed.stderr
+    failed = run("--dram", "48MiB", "--flash", "64MiB", "--compare", "swap,kernel", "--", "sh", "-c", "exit 4")
+    assert failed.returncode == 4

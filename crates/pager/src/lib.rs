@@ -9,3 +9,4 @@
 pub mod cost;
 pub mod machine;
 pub mod run;
+pub mod steer;

@@ -44,6 +44,15 @@ pub struct PageRange {
     categories: u64,
 }
 
+/// Where the content of a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occupied {
+    /// In memory, and mapped.
+    Memory,
+    /// In swap.
+    Swap,
+}
+
 /// What is asked for: categories of pages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Question {
@@ -52,6 +61,8 @@ struct Question {
     inverted: u64,
     /// Those that a page must have.
     mask: u64,
+    /// Those of which it must have one, if there are any.
+    any_of: u64,
     /// Those that are returned: pages that differ in them are not one range.
     returned: u64,
 }
@@ -83,6 +94,7 @@ impl PageScan {
             flags: WRITE_PROTECT_MATCHING,
             inverted: 0,
             mask: IS_WRITE_PROTECTABLE | IS_WRITTEN,
+            any_of: 0,
             returned: IS_PRESENT | IS_SWAPPED | IS_ZEROS,
         };
         self.scan(question, start, end, |range| {
@@ -100,7 +112,32 @@ impl PageScan {
     /// `ENOTTY` before kernel 6.7, `ESRCH` if the process has gone.
     pub fn present(&mut self, start: u64, end: u64, each: impl FnMut(PageRange)) -> io::Result<()> {
         let (mask, returned) = (IS_PRESENT | IS_ZEROS, IS_PRESENT);
-        self.scan(Question { flags: 0, inverted: IS_ZEROS, mask, returned }, start, end, each)
+        self.scan(Question { inverted: IS_ZEROS, mask, returned, ..Question::default() }, start, end, each)
+    }
+
+    /// Tells which pages of a range hold something, but for those that stand for zeros: whether they are in memory, or else in swap. A page
+    /// that was brought from swap ahead of its use counts as in swap. The range may reach over mappings and gaps.
+    ///
+    /// # Errors
+    /// As [`Self::present`].
+    pub fn occupied(
+        &mut self,
+        start: u64,
+        end: u64,
+        mut each: impl FnMut(PageRange, Occupied),
+    ) -> io::Result<()> {
+        let returned = IS_PRESENT | IS_SWAPPED;
+        let question = Question {
+            inverted: IS_ZEROS,
+            mask: IS_ZEROS,
+            any_of: returned,
+            returned,
+            ..Question::default()
+        };
+        self.scan(question, start, end, |range| {
+            let is_present = range.categories & IS_PRESENT != 0;
+            each(range, if is_present { Occupied::Memory } else { Occupied::Swap });
+        })
     }
 
     fn scan(
@@ -110,7 +147,7 @@ impl PageScan {
         end: u64,
         mut each: impl FnMut(PageRange),
     ) -> io::Result<()> {
-        let Question { flags, inverted, mask, returned } = question;
+        let Question { flags, inverted, mask, any_of, returned } = question;
         let mut from = start;
         while from < end {
             let mut arguments = Arguments {
@@ -124,7 +161,7 @@ impl PageScan {
                 pages_max: 0,
                 inverted,
                 mask,
-                any_of: 0,
+                any_of,
                 returned,
             };
             // SAFETY: the arguments are as long as they say; the kernel writes at most `ranges_max` ranges to the vector,
@@ -147,7 +184,10 @@ impl PageScan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mapping::Mapping;
+    use crate::mapping::{Mapping, Pages};
+    use crate::pidfd::PidFd;
+    use crate::process_advice::ProcessAdvice;
+    use crate::swap::{SwapOptions, TestSwap};
     use crate::userfaultfd::{Features, Modes, Options, Userfault};
 
     #[test]
@@ -200,6 +240,33 @@ mod tests {
         scan.written(first, first + (16 << 20), |written| count += (written.end - written.start) / 4096)
             .unwrap();
         assert_eq!(count, 2048);
+    }
+
+    #[test]
+    fn pages_that_hold_something_are_in_memory_or_in_swap() {
+        let Some(_swap) = TestSwap::on("occupied", 16 << 20, SwapOptions::default()) else { return };
+        let mut mapping = Mapping::anonymous(256 * 4096).unwrap();
+        let start = mapping.bytes().as_ptr().addr() as u64;
+        (16..128).for_each(|page| mapping.bytes_mut()[page * 4096] = 1);
+        // Reading makes no memory.
+        assert_eq!(mapping.bytes()[200 * 4096], 0);
+        let own = PidFd::open(std::process::id()).unwrap();
+        let half = Pages::of_this_process(start + 64 * 4096, 64 * 4096).unwrap();
+        let paged_out = own.advise(&[half], ProcessAdvice::PageOut, |_, _| {});
+        let mut scan = PageScan::open(std::process::id()).unwrap();
+        let mut pages = [0_u64; 2];
+        let scanned = scan.occupied(start, start + 256 * 4096, |range, occupied| {
+            assert!(range.start >= start + 16 * 4096 && range.end <= start + 128 * 4096, "{range:?}");
+            pages[usize::from(occupied == Occupied::Swap)] += (range.end - range.start) / 4096;
+        });
+        if let Some(error) =
+            scanned.map_err(|error| error.to_string()).and(paged_out.map_err(|it| it.to_string())).err()
+        {
+            return eprintln!("skipped: {error}");
+        }
+        assert_eq!(pages[0] + pages[1], 112);
+        // A few pages that another processor gave out may stay.
+        assert!((16..=64).contains(&pages[1]), "{pages:?}");
     }
 
     #[test]

@@ -98,6 +98,11 @@ online() { [ "$(cat /sys/devices/system/node/has_memory)" = 0-1 ]; }
 await "the node of CXL memory" online
 """
 
+# The module has larger disks when it is loaded again.
+PREPARE_RAM_DISKS = """
+rmmod brd && insmod /modules/*-brd.ko rd_nr=2 rd_size=163840 || fail "the disks in memory could not be made"
+"""
+
 CXL_MODULES = ("cxl_acpi", "cxl_pci", "cxl_mem", "dax_cxl", "device_dax", "kmem")
 
 

@@ -59,6 +59,7 @@ class Machine:
     """A guest of some shape. Node 0 has both processors; node 1 has memory only:
 
     - `two-nodes`: ordinary memory.
+    - `ram-disks`: the same, with two block devices of 160 MiB in memory, /dev/ram0 and /dev/ram1, for swap and file systems.
     - `two-nodes-hmat`: the firmware also tells latency and bandwidth of both nodes, as if node 1 were CXL memory, so that
       the kernel sorts it into a slower tier.
     - `cxl`: memory of a CXL device, online. Each access to it is emulated by a call, some hundred times slower than one
@@ -147,8 +148,10 @@ HMAT_FIGURES = tuple(
     for node, latency_ns, mb_per_s in ((0, 96, 67_000), (1, 244, 48_000))
     for figure in (f"access-latency,latency={latency_ns}", f"access-bandwidth,bandwidth={mb_per_s}M")
 )
+PLAIN_NODES = (*TWO_NODES, "-numa node,nodeid=1,memdev=ram1", "-numa dist,src=0,dst=1,val=20")
 SHAPES = {
-    "two-nodes": Shape("q35", "max", (*TWO_NODES, "-numa node,nodeid=1,memdev=ram1", "-numa dist,src=0,dst=1,val=20")),
+    "two-nodes": Shape("q35", "max", PLAIN_NODES),
+    "ram-disks": Shape("q35", "max", PLAIN_NODES, ("brd",), guest_image.PREPARE_RAM_DISKS),
     "two-nodes-hmat": Shape(
         "q35,hmat=on", "max", (*TWO_NODES, "-numa node,nodeid=1,memdev=ram1,initiator=0", *HMAT_FIGURES)
     ),

@@ -1,6 +1,9 @@
 //! `tiermem run`: runs a program with its memory limited or placed.
 
+mod comparisons;
 mod paged;
+mod paged_compare;
+mod paged_report;
 mod placed;
 mod planned;
 
@@ -17,10 +20,12 @@ use crate::output::Format;
 
 /// Options of `tiermem run`.
 #[derive(Debug, Args)]
-#[command(after_help = format!("{}\n\n{}\n\n{}", placed::HELP, paged::HELP, planned::HELP))]
+#[command(after_help = format!("{}\n\n{}\n\n{}\n\n{}", placed::HELP, paged::HELP, paged_compare::HELP, planned::HELP))]
 pub struct Options {
     #[command(flatten)]
     placed: placed::PlaceArgs,
+    #[command(flatten)]
+    comparison: placed::CompareArgs,
     #[command(flatten)]
     paged: paged::PagedArgs,
     #[command(flatten)]
@@ -42,11 +47,11 @@ pub fn run(options: Options) -> Result<(), Failure> {
 }
 
 fn place(options: Options) -> Result<(), Failure> {
-    let Options { placed, paged, planned, format, report, command } = options;
+    let Options { placed, comparison, paged, planned, format, report, command } = options;
     let destination = Destination::of_report(report.as_deref(), true);
     forgo_huge_pages();
     if paged.is_asked() {
-        return paged::run(&paged, command, format, &destination);
+        return paged::run(&paged, &comparison, command, format, &destination);
     }
     if let Some(option) = paged.without_limit() {
         return Err(Failure::usage(anyhow!("{option} needs a limit of DRAM: --dram 2GiB")));
@@ -57,6 +62,6 @@ fn place(options: Options) -> Result<(), Failure> {
         (None, _) if placed.names_plan() => {
             Err(Failure::usage(anyhow!("--place plan needs the plan: --plan PLAN, made by `tiermem plan`")))
         }
-        (None, _) => placed::run(placed, command, format, &destination),
+        (None, _) => placed::run(placed, &comparison, command, format, &destination),
     }
 }

@@ -1,23 +1,26 @@
 //! Runs in less DRAM than the program needs.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::anyhow;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tiermem_base::tier::{Capacity, TierLocation};
-use tiermem_base::{Bytes, Nanos, TierKind, TierSpec};
+use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_pager::cost;
 use tiermem_pager::machine::{Flash, Limits};
-use tiermem_pager::run::{self, How, Report, RunError, Slice};
+use tiermem_pager::run::{self, AskedHow, Ended, Note, Options, RunError};
 use tiermem_place::capture::Stop;
+use tiermem_policy::prefetch::readahead::ReadaheadParameters;
+use tiermem_policy::{evict, prefetch};
 
+use super::placed::{CompareArgs, TRIALS_TO_COMPARE};
+use super::{paged_compare, paged_report};
 use crate::destination::Destination;
 use crate::failure::Failure;
-use crate::output::{self, Cell, Format, Rows};
-use crate::{interrupt, print_lines, record};
+use crate::output::Format;
+use crate::{interrupt, record};
 
 /// How it is used, and the fields of the report.
 pub const HELP: &str = "\
@@ -37,6 +40,11 @@ Fields of the report with --dram:
   pager_cpu_s            processor time of tiermem meanwhile
   minor_faults, major_faults
                          page faults answered from memory; page faults that read from disk
+  prefetched_pages, prefetch_used_pages, prefetch_late_pages
+                         pages fetched ahead, those of them that were used, and those used before they had come; null without steering, as
+                         the next two
+  kernel_evicted_pages   pages that the kernel took by itself: all of them with --evict kernel
+  events_lost            page faults of which steering was told nothing
   shared_bytes           peak of shared memory
   read_bytes, written_bytes
                          from and to swap; counted for the whole machine where the kernel does not count them by group
@@ -51,32 +59,6 @@ Fields of the report with --dram:
                          at its end
     minor_faults, major_faults, read_bytes, written_bytes
                          in it";
-
-const FIELDS: &[&str] = &[
-    "how",
-    "required_bytes",
-    "charged_peak_bytes",
-    "overcommit",
-    "dram_bytes",
-    "dram_peak_bytes",
-    "flash_bytes",
-    "flash_peak_bytes",
-    "foreign_bytes",
-    "real_s",
-    "user_s",
-    "system_s",
-    "pager_cpu_s",
-    "minor_faults",
-    "major_faults",
-    "shared_bytes",
-    "read_bytes",
-    "written_bytes",
-    "tcm_saved",
-    "ended",
-];
-const TIERS: &[&str] = &["name", "capacity_bytes", "peak_bytes", "read_bytes", "written_bytes"];
-const SLICES: &[&str] =
-    &["at_s", "charged_bytes", "flash_bytes", "minor_faults", "major_faults", "read_bytes", "written_bytes"];
 
 /// The flash of a run, as `[PATH=]SIZE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,12 +82,31 @@ impl FromStr for FlashSize {
     }
 }
 
-/// By what the program is paged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum HowName {
-    /// The kernel's swap alone.
-    #[default]
-    Swap,
+/// One `--evict`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct EvictName(Option<evict::Named>);
+
+impl FromStr for EvictName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "kernel" => Ok(EvictName(None)),
+            _ => text
+                .parse()
+                .map(|named| EvictName(Some(named)))
+                .map_err(|error: String| format!("{error}, kernel")),
+        }
+    }
+}
+
+fn how(text: &str) -> Result<AskedHow, String> {
+    match text {
+        "auto" => Ok(AskedHow::Auto),
+        "swap" => Ok(AskedHow::Swap),
+        "kernel" => Ok(AskedHow::Kernel),
+        _ => Err(format!("{text:?} is none of auto, swap and kernel")),
+    }
 }
 
 fn overcommit(text: &str) -> Result<f64, String> {
@@ -118,24 +119,31 @@ fn overcommit(text: &str) -> Result<f64, String> {
 #[command(next_help_heading = "In less DRAM than the program needs")]
 pub struct PagedArgs {
     /// DRAM for the program: all that it is charged, with its file cache.
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["place", "compare", "plan", "trials", "cold", "cpus", "bandwidth"])]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["place", "plan", "cold", "cpus", "bandwidth"])]
     dram: Option<Bytes>,
     /// Flash for what does not fit: how much, and in which folder or file, or on which swap device [default: swap that is on; without a
     /// path a file in /var/lib/tiermem if none is on].
     #[arg(long, value_name = "[PATH=]SIZE")]
     flash: Option<FlashSize>,
     /// The same as --dram and --flash, as other commands have it: dram=2GiB, flash:/var/tmp=8GiB.
-    #[arg(long, value_name = "KIND=SIZE", conflicts_with_all = ["dram", "flash", "place", "compare", "plan"])]
+    #[arg(long, value_name = "KIND=SIZE", conflicts_with_all = ["dram", "flash", "place", "plan"])]
     tier: Vec<TierSpec>,
     /// DRAM by the overcommit ratio: --required over R.
-    #[arg(long, value_name = "R", value_parser = overcommit, requires = "required", conflicts_with_all = ["dram", "tier", "place", "compare", "plan"])]
+    #[arg(long, value_name = "R", value_parser = overcommit, requires = "required", conflicts_with_all = ["dram", "tier", "place", "plan"])]
     overcommit: Option<f64>,
     /// Memory that the program needs, as required_bytes of a report at R = 1 tells it.
     #[arg(long, value_name = "SIZE", requires = "overcommit")]
     required: Option<Bytes>,
-    /// By what the program is paged.
-    #[arg(long, value_enum)]
-    how: Option<HowName>,
+    /// By what the program is paged: swap (the kernel alone), kernel (which is told what leaves and what comes), or auto: kernel where that
+    /// can be had [default: auto].
+    #[arg(long, value_name = "HOW", value_parser = how, conflicts_with = "compare")]
+    how: Option<AskedHow>,
+    /// Who leaves DRAM: kernel (the kernel's own reclaim chooses), or a policy as `tiermem sim frames` has them [default: kernel].
+    #[arg(long, value_name = "NAME")]
+    evict: Option<EvictName>,
+    /// What is fetched from flash before it is used: none, next-n, feedback-directed, best-offset, leap, readahead [default: readahead].
+    #[arg(long, value_name = "NAME")]
+    prefetch: Option<prefetch::Named>,
 }
 
 impl PagedArgs {
@@ -146,7 +154,12 @@ impl PagedArgs {
 
     /// An option that says nothing without a limit of DRAM, if one was given.
     pub fn without_limit(&self) -> Option<&'static str> {
-        let given = [("--flash", self.flash.is_some()), ("--how", self.how.is_some())];
+        let given = [
+            ("--flash", self.flash.is_some()),
+            ("--how", self.how.is_some()),
+            ("--evict", self.evict.is_some()),
+            ("--prefetch", self.prefetch.is_some()),
+        ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
 
@@ -192,152 +205,91 @@ fn tiers(specs: &[TierSpec]) -> Result<(u64, Option<FlashSize>), Failure> {
 /// Runs the program and reports.
 pub fn run(
     args: &PagedArgs,
+    comparison: &CompareArgs,
     command: Vec<OsString>,
     format: Format,
     destination: &Destination,
 ) -> Result<(), Failure> {
-    let limits = args.limits()?;
-    let options = run::Options { command, limits, how: How::Swap, keeper: keeper() };
+    let options = Options {
+        command,
+        limits: args.limits()?,
+        how: args.how.unwrap_or_default(),
+        evict: args.evict.unwrap_or_default().0,
+        prefetch: args.prefetch.unwrap_or(prefetch::Named::Readahead(ReadaheadParameters::DEFAULT)),
+        keeper: keeper(),
+    };
     let stop = Stop::default();
     // A signal is the program's; the run ends with it.
-    interrupt::pass_on(&stop, |_| {}, interrupt::Second::EndsProgram);
-    let (report, notes) = run::run(&options, &stop).map_err(|error| match error {
-        RunError::Program(error) => record::advise(error),
-        RunError::Machine(error) => Failure::failed(error),
-    })?;
-    for note in &notes {
+    interrupt::pass_on(&stop, Stop::stop, interrupt::Second::EndsProgram);
+    if !comparison.compare.is_empty() || comparison.trials.is_some() {
+        return compare(&options, comparison, &stop, format, destination);
+    }
+    let (report, notes) = run::run(&options, &stop).map_err(advise)?;
+    say(&notes, &report.ended);
+    paged_report::write(&report, format, destination)
+        .map_err(|error| Failure::writing("the report", error))?;
+    Failure::of_program(report.ended.status)
+}
+
+fn compare(
+    options: &Options,
+    comparison: &CompareArgs,
+    stop: &Stop,
+    format: Format,
+    destination: &Destination,
+) -> Result<(), Failure> {
+    let named = comparison.compare.iter().map(|name| how(name));
+    let named: Result<Vec<AskedHow>, String> = named.collect();
+    let mut hows = named
+        .map_err(|error| Failure::usage(anyhow!("--compare: {error}, which can be compared with --dram")))?;
+    if hows.is_empty() {
+        hows.push(options.how);
+    }
+    if (1..hows.len()).any(|at| hows[..at].contains(&hows[at])) {
+        return Err(Failure::usage(anyhow!("--compare names one twice")));
+    }
+    let trials = comparison.trials.unwrap_or(TRIALS_TO_COMPARE);
+    let compared = run::compare(options, &hows, trials, stop, |_| {}).map_err(advise)?;
+    for note in &compared.notes {
         eprintln!("tiermem: {note}");
     }
-    if let Some(full) = &report.ended.full {
+    let written = paged_compare::write(&compared, trials, format, destination);
+    written.map_err(|error| Failure::writing("the report", error))?;
+    match &compared.cut_short {
+        Some((how, ended)) => {
+            eprintln!(
+                "tiermem: stopped before the last trial had ended, with --how {}: {ended}",
+                paged_compare::name(*how)
+            );
+            Failure::of_program(ended.status)?;
+            Err(Failure::failed(anyhow!("stopped before the last trial had ended")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn say(notes: &[Note], ended: &Ended) {
+    for note in notes {
+        eprintln!("tiermem: {note}");
+    }
+    if let Some(full) = &ended.full {
         eprintln!("tiermem: {full}");
     }
-    let written = destination.open().and_then(|mut out| match format_of(format, destination) {
-        Format::Table => write_table(&mut out, &report),
-        format => {
-            let lists = [("tiers", tier_rows(&report)), ("slices", slice_rows(&report.slices))];
-            output::write_record(&mut out, format, &record_row(&report), &lists)?;
-            out.flush()
-        }
-    });
-    written.map_err(|error| Failure::writing("the report", error))?;
-    Failure::of_program(report.ended.status)
+}
+
+fn advise(error: RunError) -> Failure {
+    match error {
+        RunError::Program(error) => record::advise(error),
+        RunError::Machine(error) => Failure::failed(error),
+        RunError::Steer(error) => Failure::failed(anyhow!(
+            "{error}; steering takes CAP_PERFMON and CAP_SYS_NICE (root has both); --how swap goes without"
+        )),
+    }
 }
 
 /// The command that stays behind where processes outlive the program.
 fn keeper() -> Vec<OsString> {
     ["/proc/self/exe", "pager", "keep"].map(OsString::from).into()
-}
-
-/// A file that is named after a format has that.
-fn format_of(format: Format, destination: &Destination) -> Format {
-    let is_json = |path: &Path| path.extension().is_some_and(|suffix| suffix == "json");
-    match destination {
-        Destination::File(path) if format == Format::Table && is_json(path) => Format::Json,
-        _ => format,
-    }
-}
-
-fn record_row(report: &Report) -> Rows {
-    let seconds = |time: std::time::Duration| Cell::Number(time.as_secs_f64(), 4);
-    let [dram, flash] = report.tiers();
-    let row = vec![
-        Cell::Text(report.how.to_string()),
-        Cell::Bytes(report.required_bytes),
-        Cell::Bytes(report.charged_peak_bytes),
-        Cell::Number(report.overcommit(), 3),
-        limit(dram.capacity_bytes),
-        Cell::Bytes(dram.peak_bytes),
-        limit(flash.capacity_bytes),
-        Cell::Bytes(flash.peak_bytes),
-        report.foreign_bytes.map_or(Cell::UNKNOWN, Cell::Bytes),
-        seconds(report.real),
-        seconds(report.usage.user),
-        seconds(report.usage.system),
-        seconds(report.pager_cpu),
-        Cell::Count(report.minor_faults),
-        Cell::Count(report.major_faults),
-        Cell::Bytes(report.shared_bytes),
-        Cell::Bytes(report.read_bytes),
-        Cell::Bytes(report.written_bytes),
-        report.tcm_saved().map_or(Cell::UNKNOWN, |share| Cell::Number(share, 4)),
-        Cell::Text(report.ended.to_string()),
-    ];
-    Rows { fields: FIELDS, rows: vec![row] }
-}
-
-/// A limit, if there is one.
-fn limit(bytes: Option<u64>) -> Cell {
-    bytes.map_or(Cell::UNKNOWN, Cell::Bytes)
-}
-
-fn tier_rows(report: &Report) -> Rows {
-    let row = |tier: run::TierUse| {
-        vec![
-            Cell::Text(tier.name.to_owned()),
-            limit(tier.capacity_bytes),
-            Cell::Bytes(tier.peak_bytes),
-            Cell::Bytes(tier.read_bytes),
-            Cell::Bytes(tier.written_bytes),
-        ]
-    };
-    Rows { fields: TIERS, rows: report.tiers().map(row).into() }
-}
-
-fn slice_rows(slices: &[Slice]) -> Rows {
-    let row = |slice: &Slice| {
-        vec![
-            Cell::Number(slice.at.as_secs_f64(), 3),
-            Cell::Bytes(slice.charged_bytes),
-            Cell::Bytes(slice.flash_bytes),
-            Cell::Count(slice.minor_faults),
-            Cell::Count(slice.major_faults),
-            Cell::Bytes(slice.read_bytes),
-            Cell::Bytes(slice.written_bytes),
-        ]
-    };
-    Rows { fields: SLICES, rows: slices.iter().map(row).collect() }
-}
-
-fn write_table(mut out: &mut impl Write, report: &Report) -> io::Result<()> {
-    let mut line =
-        |name: &str, value: String, remark: String| print_lines::line(&mut out, name, value, remark);
-    let [dram, flash] = report.tiers();
-    let remark = format!("anonymous, shared and mapped memory at its peak; R = {:.2}", report.overcommit());
-    line("needed", Bytes(report.required_bytes).to_string(), remark)?;
-    line("DRAM", Bytes(dram.peak_bytes).to_string(), format!("at most, of {}", Bytes(report.dram_bytes)))?;
-    let of = flash.capacity_bytes.map_or("the machine's swap".to_owned(), |bytes| Bytes(bytes).to_string());
-    let traffic = match report.is_of_machine {
-        true => "by all programs of the machine",
-        false => "by this program",
-    };
-    let remark = format!(
-        "at most, of {of}; {} read and {} written {traffic}",
-        Bytes(flash.read_bytes),
-        Bytes(flash.written_bytes)
-    );
-    line("flash", Bytes(flash.peak_bytes).to_string(), remark)?;
-    if let Some(bytes) = report.foreign_bytes.filter(|bytes| *bytes > 0) {
-        line("foreign", Bytes(bytes).to_string(), "of other programs in the swap of this run".to_owned())?;
-    }
-    let seconds = |time: std::time::Duration| Nanos(time.as_nanos() as u64).to_string();
-    let remark = format!(
-        "{} in the program, {} in the kernel for it",
-        seconds(report.usage.user),
-        seconds(report.usage.system)
-    );
-    line("took", seconds(report.real), remark)?;
-    let remark = format!("that read from disk; {} answered from memory", report.minor_faults);
-    line("faults", report.major_faults.to_string(), remark)?;
-    if let Some(share) = report.tcm_saved() {
-        let remark = format!(
-            "of the cost of memory, with DRAM at {} and flash at {} dollars a GB",
-            cost::DRAM_PER_GB,
-            cost::FLASH_PER_GB
-        );
-        line("saved", format!("{:.1}%", share * 100.0), remark)?;
-    }
-    line("ended by", report.ended.to_string(), String::new())?;
-    out.flush()
 }
 
 #[cfg(test)]

@@ -12,10 +12,11 @@ use tiermem_place::capture::Stop;
 use tiermem_place::run::compare::{self, Outcome, Series};
 use tiermem_place::run::strategy::{Strategy, StrategyError};
 use tiermem_place::run::stream_bandwidth::{self, Bandwidth};
-use tiermem_place::run::welch::{self, Sample};
+use tiermem_place::run::welch::Sample;
 use tiermem_place::run::{Cold, RunError};
 use tiermem_sys::numa::{self, Topology};
 
+use super::comparisons::{self, Times};
 use crate::destination::Destination;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
@@ -95,12 +96,6 @@ pub struct PlaceArgs {
     /// Placement of the program's memory: local, remote, interleave, weighted=W:W, default or plan.
     #[arg(long, value_name = "PLACEMENT", conflicts_with = "compare")]
     place: Option<Choice>,
-    /// Placements to compare; the program runs under each in turn.
-    #[arg(long, value_name = "PLACEMENT,...", value_delimiter = ',', conflicts_with = "plan")]
-    compare: Vec<Strategy>,
-    /// Number of runs of each placement [default: 1, or 10 to compare].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "plan")]
-    trials: Option<u32>,
     /// Cold start: drop cached files before each run. Without it, a comparison begins with a warm-up run.
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "whole", conflicts_with = "plan")]
     cold: Option<ColdStart>,
@@ -113,6 +108,20 @@ pub struct PlaceArgs {
     bandwidth: Option<Bytes>,
 }
 
+/// Runs of the program side by side: of placements, or of ways of paging.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Placements to compare (or, with --dram, swap,kernel); the program runs under each in turn.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "plan")]
+    pub compare: Vec<String>,
+    /// Number of runs of each [default: 1, or 10 to compare].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "plan")]
+    pub trials: Option<u32>,
+}
+
+/// The trials of each of those that are compared, unless the user says otherwise.
+pub const TRIALS_TO_COMPARE: u32 = 10;
+
 impl PlaceArgs {
     /// Whether a plan may say where memory lies: nothing else was asked for.
     pub fn is_by_plan(&self) -> bool {
@@ -124,11 +133,18 @@ impl PlaceArgs {
         self.place == Some(Choice::Plan)
     }
 
-    fn strategies(&self) -> Vec<Strategy> {
+    fn strategies(&self, compare: &[String]) -> Result<Vec<Strategy>, Failure> {
         match &self.place {
-            Some(Choice::Strategy(strategy)) => vec![strategy.clone()],
-            _ if self.compare.is_empty() => vec![Strategy::Default],
-            _ => self.compare.clone(),
+            Some(Choice::Strategy(strategy)) => Ok(vec![strategy.clone()]),
+            _ if compare.is_empty() => Ok(vec![Strategy::Default]),
+            _ => {
+                let strategies = compare.iter().map(|name| name.parse::<Strategy>());
+                strategies.collect::<Result<_, _>>().map_err(|error| {
+                    Failure::usage(anyhow!(
+                        "--compare: {error} (swap and kernel are compared with --dram SIZE)"
+                    ))
+                })
+            }
         }
     }
 }
@@ -162,11 +178,12 @@ struct Arrays {
 /// Runs the program, as often and under as many placements as was asked for, and reports.
 pub fn run(
     args: PlaceArgs,
+    comparison: &CompareArgs,
     command: Vec<OsString>,
     format: Format,
     destination: &Destination,
 ) -> Result<(), Failure> {
-    let strategies = args.strategies();
+    let strategies = args.strategies(&comparison.compare)?;
     if (1..strategies.len()).any(|at| strategies[..at].contains(&strategies[at])) {
         return Err(Failure::usage(anyhow!("--compare names a placement twice")));
     }
@@ -176,8 +193,8 @@ pub fn run(
     });
     let cpus = compare::usable_cpus(asked.transpose()?.as_deref()).map_err(advise)?;
     let placements = compare::placements(&Topology::read(), &cpus, &strategies).map_err(advise)?;
-    let is_comparison = !args.compare.is_empty();
-    let trials = args.trials.unwrap_or(if is_comparison { 10 } else { 1 });
+    let is_comparison = !comparison.compare.is_empty();
+    let trials = comparison.trials.unwrap_or(if is_comparison { TRIALS_TO_COMPARE } else { 1 });
     let cold = args.cold.map(|cold| match cold {
         ColdStart::Whole => Cold::Whole,
         ColdStart::Files => Cold::Files,
@@ -214,7 +231,8 @@ pub fn run(
     }
     let mut lists = vec![("strategies", strategy_rows(series, &bandwidths))];
     if series.len() > 1 {
-        lists.push(("comparisons", comparison_rows(series)));
+        let times: Vec<Times> = series.iter().map(times_of).collect();
+        lists.push(("comparisons", comparisons::rows(&times, COMPARISONS)));
     }
     lists.push(("nodes", node_rows(series)));
     let record = record_row(&options, arrays.as_ref(), &outcome);
@@ -297,34 +315,9 @@ fn strategy_rows(all: &[Series], bandwidths: &[Option<Bandwidth>]) -> Rows {
     Rows { fields: STRATEGIES, rows: all.iter().zip(bandwidths).map(row).collect() }
 }
 
-fn comparison_rows(all: &[Series]) -> Rows {
-    let mut rows = Vec::new();
-    for name in ["real", "user", "system"] {
-        let figure = |series: &Series| match name {
-            "real" => series.real_s(),
-            "user" => series.user_s(),
-            _ => series.system_s(),
-        };
-        for (at, second) in all.iter().enumerate() {
-            for first in &all[at + 1..] {
-                // The first one named is the baseline of the others.
-                let (a, b) = (figure(first), figure(second));
-                let test = welch::test(&a, &b);
-                let of = |value: fn(&welch::Test) -> f64| test.as_ref().map_or(f64::NAN, value);
-                rows.push(vec![
-                    Cell::Text(name.to_owned()),
-                    Cell::Text(first.placement.strategy.to_string()),
-                    Cell::Text(second.placement.strategy.to_string()),
-                    Cell::Number(a.mean - b.mean, 4),
-                    Cell::Number(a.mean / b.mean, 4),
-                    Cell::Number(of(|test| test.t), 2),
-                    Cell::Number(of(|test| test.freedom), 1),
-                    Cell::Power(of(|test| test.p)),
-                ]);
-            }
-        }
-    }
-    Rows { fields: COMPARISONS, rows }
+fn times_of(series: &Series) -> Times {
+    let name = series.placement.strategy.to_string();
+    Times { name, real: series.real_s(), user: series.user_s(), system: series.system_s() }
 }
 
 fn node_rows(all: &[Series]) -> Rows {

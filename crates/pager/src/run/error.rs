@@ -3,6 +3,7 @@
 use tiermem_place::capture::CaptureError;
 
 use crate::machine::MachineError;
+use crate::steer::SteerError;
 
 /// Why a program was not run under limits, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -13,4 +14,7 @@ pub enum RunError {
     /// The limits cannot be had.
     #[error(transparent)]
     Machine(#[from] MachineError),
+    /// It cannot be steered, as it was asked to be.
+    #[error(transparent)]
+    Steer(#[from] SteerError),
 }

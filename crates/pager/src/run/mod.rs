@@ -1,5 +1,6 @@
 //! Running a program under limits: start, measurements, end.
 
+mod compare;
 mod ended;
 mod error;
 mod group_use;
@@ -7,7 +8,8 @@ mod peaks;
 mod program_run;
 mod report;
 
+pub use compare::{Compared, Series, compare};
 pub use ended::{Ended, Full};
 pub use error::RunError;
-pub use program_run::{How, Note, Options, run};
+pub use program_run::{AskedHow, How, Note, Options, run};
 pub use report::{Report, Slice, TierUse};

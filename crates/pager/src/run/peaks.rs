@@ -76,6 +76,11 @@ impl Peaks {
         }
     }
 
+    /// What was charged at the last look.
+    pub fn charged_now(&self) -> u64 {
+        self.last.group.charged_bytes
+    }
+
     /// All from the first look to the last.
     pub fn total(&self) -> Slice {
         slice_between(&self.first.unwrap_or_default(), &self.last)

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use tiermem_place::capture::program::{self, Program};
 use tiermem_place::capture::{CaptureError, Stop};
+use tiermem_policy::{evict, prefetch};
+use tiermem_sys::control_group::Group;
 use tiermem_sys::cpu_time;
 use tiermem_sys::pidfd::PidFd;
 use tiermem_sys::swap::{self, SwapTraffic};
@@ -17,9 +19,12 @@ use super::group_use::GroupUse;
 use super::peaks::{Look, Peaks};
 use super::report::Report;
 use crate::machine::{Left, Limits, MachineError, Reservation};
+use crate::steer::{Steered, Steering, SteeringOptions, can_steer};
 
 /// Between two looks at a group: a look takes about 0.1 ms.
 const LOOKS_APART: Duration = Duration::from_millis(50);
+
+const PAGE_BYTES: u64 = 4096;
 
 /// Characters of a command that a list of runs names.
 const COMMAND_CHARS: usize = 200;
@@ -29,12 +34,27 @@ const COMMAND_CHARS: usize = 200;
 pub enum How {
     /// By the kernel alone: a limit and swap.
     Swap,
+    /// By the kernel, which is told what leaves and what comes.
+    Kernel,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AskedHow {
+    /// [`How::Kernel`] where that can be had, else [`How::Swap`].
+    #[default]
+    Auto,
+    /// [`How::Swap`].
+    Swap,
+    /// [`How::Kernel`].
+    Kernel,
 }
 
 impl fmt::Display for How {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             How::Swap => "swap",
+            How::Kernel => "kernel",
         })
     }
 }
@@ -46,11 +66,22 @@ pub struct Options {
     pub command: Vec<OsString>,
     /// The limits.
     pub limits: Limits,
-    /// By what it is paged.
-    pub how: How,
+    /// By what it is to be paged.
+    pub how: AskedHow,
+    /// Who leaves, where the program is steered; `None`: as the kernel's own reclaim chooses.
+    pub evict: Option<evict::Named>,
+    /// What is fetched ahead.
+    pub prefetch: prefetch::Named,
     /// A command that, with the name of a run behind it, calls [`crate::machine::keep`]: it stays behind where processes outlive the
     /// program.
     pub keeper: Vec<OsString>,
+}
+
+impl Options {
+    /// Whether there is nothing that steering would do.
+    fn has_nothing_to_steer(&self) -> bool {
+        self.evict.is_none() && self.prefetch == prefetch::Named::None
+    }
 }
 
 /// What is said of a run beside its report.
@@ -66,6 +97,8 @@ pub enum Note {
         /// The file.
         path: std::path::PathBuf,
     },
+    /// The program was not steered, or not to its end.
+    NotSteered(String),
     /// Something could not be taken away.
     NotTakenAway(String),
 }
@@ -82,6 +115,7 @@ impl fmt::Display for Note {
                 "{} stays on: pages of other paged programs lie there; it goes with the last of them",
                 path.display()
             ),
+            Note::NotSteered(reason) => write!(f, "paged by the kernel alone (--how swap): {reason}"),
             Note::NotTakenAway(error) => {
                 write!(f, "{error}; the next `tiermem run --dram` or `tiermem pager status` tries again")
             }
@@ -96,10 +130,21 @@ impl fmt::Display for Note {
 pub fn run(options: &Options, stop: &Stop) -> Result<(Report, Vec<Note>), RunError> {
     // Found before anything is made.
     let mut command = program::command(&options.command)?;
+    let (is_steered, mut notes) = match options.how {
+        _ if options.has_nothing_to_steer() => (false, Vec::new()),
+        AskedHow::Swap => (false, Vec::new()),
+        AskedHow::Kernel => (can_steer().map(|()| true)?, Vec::new()),
+        AskedHow::Auto => match can_steer() {
+            Ok(()) => (true, Vec::new()),
+            Err(error) => (false, vec![Note::NotSteered(error.to_string())]),
+        },
+    };
     let reservation = Reservation::make(&options.limits, &shown(&options.command))?;
-    match run_there(options, &reservation, &mut command, stop) {
+    match run_there(options, &reservation, &mut command, is_steered, stop) {
         Ok(report) => {
-            let notes = leave(reservation, &options.keeper);
+            let gave_up = report.steered.as_ref().and_then(|steered| steered.gave_up.clone());
+            notes.extend(gave_up.map(Note::NotSteered));
+            notes.extend(leave(reservation, &options.keeper));
             Ok((report, notes))
         }
         Err(error) => {
@@ -114,6 +159,7 @@ fn run_there(
     options: &Options,
     reservation: &Reservation,
     command: &mut Command,
+    is_steered: bool,
     stop: &Stop,
 ) -> Result<Report, RunError> {
     let group = reservation.group();
@@ -127,15 +173,22 @@ fn run_there(
     looks.look();
     let (program, _) = Program::start(command, stop, false).map_err(CaptureError::Program)?;
     let watch = PidFd::open(program.pid()).map_err(CaptureError::Program)?;
+    // From here on nothing but its own end ends the program. It is steered from when it is paged: until then there is nothing to steer.
+    let mut steering = is_steered.then(|| Late::new(options));
     while !watch.wait(LOOKS_APART) {
         looks.look();
+        if let Some(steering) = &mut steering {
+            steering.look(group, &looks.peaks);
+        }
     }
     let real = begun.elapsed();
     let status = program.wait().map_err(CaptureError::Wait)?;
     looks.look();
+    let steered = steering.map(Late::end);
     let Looks { mut peaks, is_of_machine, .. } = looks;
-    // The kernel's own peak misses nothing between two looks.
+    // The kernel's own peaks miss nothing between two looks.
     peaks.charged_bytes = peaks.charged_bytes.max(group.peak_bytes().unwrap_or(0));
+    peaks.flash_bytes = peaks.flash_bytes.max(group.swap_peak_bytes().unwrap_or(0));
     let usage = program.usage().unwrap_or_default();
     let killed = group.events().ok().and_then(|events| events.killed).unwrap_or(0);
     let limits = &options.limits;
@@ -146,7 +199,7 @@ fn run_there(
     });
     let total = peaks.total();
     Ok(Report {
-        how: options.how,
+        how: if steered.is_some() { How::Kernel } else { How::Swap },
         // A program that ends before the second look has needed no less than its largest process.
         required_bytes: peaks.required_bytes.max(usage.peak_resident_bytes.min(peaks.charged_bytes)),
         charged_peak_bytes: peaks.charged_bytes,
@@ -163,9 +216,49 @@ fn run_there(
         read_bytes: total.read_bytes,
         written_bytes: total.written_bytes,
         is_of_machine,
+        steered,
         slices: peaks.slices(),
         ended: Ended { status, full },
     })
+}
+
+/// Steering that begins when something is in swap.
+struct Late {
+    options: SteeringOptions,
+    steering: Option<Steering>,
+    gave_up: Option<String>,
+}
+
+impl Late {
+    fn new(options: &Options) -> Self {
+        Late { options: steering_options(options), steering: None, gave_up: None }
+    }
+
+    fn look(&mut self, group: &Group, peaks: &Peaks) {
+        if let Some(steering) = &self.steering {
+            steering.charged(peaks.charged_now());
+        } else if self.gave_up.is_none() && peaks.flash_bytes > 0 {
+            match Steering::start(&group.processes().unwrap_or_default(), &self.options) {
+                Ok(steering) => self.steering = Some(steering),
+                Err(error) => self.gave_up = Some(error.to_string()),
+            }
+        }
+    }
+
+    fn end(self) -> Steered {
+        let Late { steering, gave_up, .. } = self;
+        steering.map_or_else(|| Steered { gave_up, ..Steered::default() }, Steering::end)
+    }
+}
+
+fn steering_options(options: &Options) -> SteeringOptions {
+    let pages = |bytes: u64| u32::try_from(bytes / PAGE_BYTES).unwrap_or(u32::MAX);
+    SteeringOptions {
+        evict: options.evict,
+        prefetch: options.prefetch,
+        dram_pages: pages(options.limits.dram_bytes),
+        swap_pages: options.limits.flash.bytes().map_or(u32::MAX, pages),
+    }
 }
 
 /// Looks at a group, and what they have found.

@@ -7,6 +7,7 @@ use tiermem_sys::child::Usage;
 use super::ended::Ended;
 use super::program_run::How;
 use crate::cost;
+use crate::steer::Steered;
 
 /// Slices of a report at most: a run that lasts longer has longer ones.
 pub const SLICES_MAX: usize = 1000;
@@ -46,6 +47,8 @@ pub struct Report {
     pub written_bytes: u64,
     /// Whether these two are the whole machine's, because the kernel does not count them for a group.
     pub is_of_machine: bool,
+    /// What steering has done, where the program was steered.
+    pub steered: Option<Steered>,
     /// Equal parts of the time.
     pub slices: Vec<Slice>,
     /// How the program has ended.

@@ -191,6 +191,34 @@ impl Group {
         }
     }
 
+    /// The most that was in swap since it was made. Version 1 knows the peak of memory and swap together: it is at least that, less the peak
+    /// of memory.
+    ///
+    /// # Errors
+    /// The system's error, or that swap is not counted here; with version 2 before Linux 6.5 there is none.
+    pub fn swap_peak_bytes(&self) -> Result<u64, GroupError> {
+        const ATTEMPTED: &str = "read the peak of swap of";
+        match self.version {
+            Version::One => {
+                let both = "memory.memsw.max_usage_in_bytes";
+                self.existing(
+                    ATTEMPTED,
+                    both,
+                    "it needs a kernel that counts swap by group: boot with swapaccount=1",
+                )?;
+                Ok(self.bytes_of(both)?.saturating_sub(self.peak_bytes()?))
+            }
+            Version::Two => {
+                self.existing(
+                    ATTEMPTED,
+                    "memory.swap.peak",
+                    "it needs Linux 6.5, and a group below the root",
+                )?;
+                self.bytes_of("memory.swap.peak")
+            }
+        }
+    }
+
     /// The table `memory.stat`; its names differ between versions.
     ///
     /// # Errors

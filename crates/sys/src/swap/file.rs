@@ -87,10 +87,24 @@ fn fill(path: &Path, file: &File, bytes: u64, header: &[u8]) -> Result<(), SwapE
         SwapError::io("give its space to the swap file", path, error, "; make it smaller, or make room")
     };
     check_file_system(path, file)?;
-    disk::reserve(file, bytes).map_err(io)?;
+    match disk::reserve(file, bytes) {
+        // Older file systems, as ext2 and ext3, have swap and no such call.
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => write_zeros(file, bytes),
+        other => other,
+    }
+    .map_err(io)?;
     file.write_all_at(header, 0).map_err(io)?;
     file.sync_all().map_err(io)?;
     check_space(path, file)
+}
+
+fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
+    const PIECE_BYTES: u64 = 1 << 20;
+    let zeros = vec![0; PIECE_BYTES as usize];
+    (0..bytes.div_ceil(PIECE_BYTES)).try_for_each(|piece| {
+        let left = (bytes - piece * PIECE_BYTES).min(PIECE_BYTES) as usize;
+        file.write_all_at(zeros.get(..left).unwrap_or_default(), piece * PIECE_BYTES)
+    })
 }
 
 /// Whether this file or block device could be turned on: what it is, where it lies, what it holds.

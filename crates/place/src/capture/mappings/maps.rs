@@ -51,6 +51,14 @@ impl MapLine {
         self.permissions.as_bytes().get(1) == Some(&b'w')
     }
 
+    /// Whether it is memory of no file that this process alone has, until it forks; what the kernel maps into every process is not meant.
+    pub fn is_private_memory(&self) -> bool {
+        let is_the_kernels = matches!(self.kernel_name(), Some("vdso" | "vsyscall"))
+            || self.kernel_name().is_some_and(|name| name.starts_with("vvar"));
+        let is_of_a_file = self.inode != 0 || self.file().is_some() || self.shared_name().is_some();
+        self.permissions.ends_with('p') && !is_of_a_file && !is_the_kernels
+    }
+
     /// Whether both are of one file, or of the same memory that is no file's.
     pub fn is_same_thing(&self, other: &MapLine) -> bool {
         self.path == other.path && self.inode == other.inode && self.device == other.device
@@ -117,6 +125,16 @@ mod tests {
         assert_eq!(lines[0].path.as_deref(), Some("/tmp/a  b (deleted)"));
         assert_eq!((lines[0].start, lines[0].offset, lines[0].inode), (0x55d0_c000_0000, 0x2000, 1234));
         assert_eq!((lines[1].path.as_deref(), lines[2].path.as_deref()), (Some("[stack]"), None));
+        assert!(lines[1].is_private_memory() && !lines[0].is_private_memory());
+        let is_private = |line: &str| parse(line).unwrap()[0].is_private_memory();
+        assert!(
+            is_private("1000-2000 rw-p 00000000 00:00 0")
+                && !is_private("1000-2000 rw-s 00000000 00:01 7 /dev/zero (deleted)")
+        );
+        assert!(
+            !is_private("1000-2000 r-xp 00000000 00:00 0 [vdso]")
+                && !is_private("1000-2000 r--p 00000000 00:00 0 [vvar_vclock]")
+        );
         let own = std::fs::read_to_string("/proc/self/maps").unwrap();
         assert!(parse(&own).unwrap().len() > 5);
     }

@@ -1,0 +1,177 @@
+//! Report on a run in less DRAM than the program needs: as a table for people, or with all its figures.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use tiermem_base::{Bytes, Nanos};
+use tiermem_pager::cost;
+use tiermem_pager::run::{Report, Slice, TierUse};
+use tiermem_pager::steer::Steered;
+
+use crate::destination::Destination;
+use crate::output::{self, Cell, Format, Rows};
+use crate::print_lines;
+
+const FIELDS: &[&str] = &[
+    "how",
+    "required_bytes",
+    "charged_peak_bytes",
+    "overcommit",
+    "dram_bytes",
+    "dram_peak_bytes",
+    "flash_bytes",
+    "flash_peak_bytes",
+    "foreign_bytes",
+    "real_s",
+    "user_s",
+    "system_s",
+    "pager_cpu_s",
+    "minor_faults",
+    "major_faults",
+    "prefetched_pages",
+    "prefetch_used_pages",
+    "prefetch_late_pages",
+    "kernel_evicted_pages",
+    "shared_bytes",
+    "events_lost",
+    "read_bytes",
+    "written_bytes",
+    "tcm_saved",
+    "ended",
+];
+const TIERS: &[&str] = &["name", "capacity_bytes", "peak_bytes", "read_bytes", "written_bytes"];
+const SLICES: &[&str] =
+    &["at_s", "charged_bytes", "flash_bytes", "minor_faults", "major_faults", "read_bytes", "written_bytes"];
+
+/// Writes it.
+pub fn write(report: &Report, format: Format, destination: &Destination) -> io::Result<()> {
+    let mut out = destination.open()?;
+    match format_of(format, destination) {
+        Format::Table => write_table(&mut out, report),
+        format => {
+            let lists = [("tiers", tier_rows(report)), ("slices", slice_rows(&report.slices))];
+            output::write_record(&mut out, format, &record_row(report), &lists)?;
+            out.flush()
+        }
+    }
+}
+
+/// A file that is named after a format has that.
+pub fn format_of(format: Format, destination: &Destination) -> Format {
+    let is_json = |path: &Path| path.extension().is_some_and(|suffix| suffix == "json");
+    match destination {
+        Destination::File(path) if format == Format::Table && is_json(path) => Format::Json,
+        _ => format,
+    }
+}
+
+fn record_row(report: &Report) -> Rows {
+    let seconds = |time: std::time::Duration| Cell::Number(time.as_secs_f64(), 4);
+    let [dram, flash] = report.tiers();
+    let steered = |count: fn(&Steered) -> u64| {
+        report.steered.as_ref().map_or(Cell::UNKNOWN, |it| Cell::Count(count(it)))
+    };
+    let row = vec![
+        Cell::Text(report.how.to_string()),
+        Cell::Bytes(report.required_bytes),
+        Cell::Bytes(report.charged_peak_bytes),
+        Cell::Number(report.overcommit(), 3),
+        limit(dram.capacity_bytes),
+        Cell::Bytes(dram.peak_bytes),
+        limit(flash.capacity_bytes),
+        Cell::Bytes(flash.peak_bytes),
+        report.foreign_bytes.map_or(Cell::UNKNOWN, Cell::Bytes),
+        seconds(report.real),
+        seconds(report.usage.user),
+        seconds(report.usage.system),
+        seconds(report.pager_cpu),
+        Cell::Count(report.minor_faults),
+        Cell::Count(report.major_faults),
+        steered(|it| it.counts.prefetched),
+        steered(|it| it.counts.prefetch_used),
+        steered(|it| it.counts.prefetch_late),
+        steered(|it| it.counts.kernel_evicted),
+        Cell::Bytes(report.shared_bytes),
+        steered(|it| it.events_lost),
+        Cell::Bytes(report.read_bytes),
+        Cell::Bytes(report.written_bytes),
+        report.tcm_saved().map_or(Cell::UNKNOWN, |share| Cell::Number(share, 4)),
+        Cell::Text(report.ended.to_string()),
+    ];
+    Rows { fields: FIELDS, rows: vec![row] }
+}
+
+/// A limit, if there is one.
+fn limit(bytes: Option<u64>) -> Cell {
+    bytes.map_or(Cell::UNKNOWN, Cell::Bytes)
+}
+
+fn tier_rows(report: &Report) -> Rows {
+    let row = |tier: TierUse| {
+        vec![
+            Cell::Text(tier.name.to_owned()),
+            limit(tier.capacity_bytes),
+            Cell::Bytes(tier.peak_bytes),
+            Cell::Bytes(tier.read_bytes),
+            Cell::Bytes(tier.written_bytes),
+        ]
+    };
+    Rows { fields: TIERS, rows: report.tiers().map(row).into() }
+}
+
+fn slice_rows(slices: &[Slice]) -> Rows {
+    let row = |slice: &Slice| {
+        vec![
+            Cell::Number(slice.at.as_secs_f64(), 3),
+            Cell::Bytes(slice.charged_bytes),
+            Cell::Bytes(slice.flash_bytes),
+            Cell::Count(slice.minor_faults),
+            Cell::Count(slice.major_faults),
+            Cell::Bytes(slice.read_bytes),
+            Cell::Bytes(slice.written_bytes),
+        ]
+    };
+    Rows { fields: SLICES, rows: slices.iter().map(row).collect() }
+}
+
+fn write_table(mut out: &mut impl Write, report: &Report) -> io::Result<()> {
+    let mut line =
+        |name: &str, value: String, remark: String| print_lines::line(&mut out, name, value, remark);
+    let [dram, flash] = report.tiers();
+    let remark = format!("anonymous, shared and mapped memory at its peak; R = {:.2}", report.overcommit());
+    line("needed", Bytes(report.required_bytes).to_string(), remark)?;
+    line("DRAM", Bytes(dram.peak_bytes).to_string(), format!("at most, of {}", Bytes(report.dram_bytes)))?;
+    let of = flash.capacity_bytes.map_or("the machine's swap".to_owned(), |bytes| Bytes(bytes).to_string());
+    let traffic = match report.is_of_machine {
+        true => "by all programs of the machine",
+        false => "by this program",
+    };
+    let remark = format!(
+        "at most, of {of}; {} read and {} written {traffic}",
+        Bytes(flash.read_bytes),
+        Bytes(flash.written_bytes)
+    );
+    line("flash", Bytes(flash.peak_bytes).to_string(), remark)?;
+    if let Some(bytes) = report.foreign_bytes.filter(|bytes| *bytes > 0) {
+        line("foreign", Bytes(bytes).to_string(), "of other programs in the swap of this run".to_owned())?;
+    }
+    let seconds = |time: std::time::Duration| Nanos(time.as_nanos() as u64).to_string();
+    let remark = format!(
+        "{} in the program, {} in the kernel for it",
+        seconds(report.usage.user),
+        seconds(report.usage.system)
+    );
+    line("took", seconds(report.real), remark)?;
+    let remark = format!("that read from disk; {} answered from memory", report.minor_faults);
+    line("faults", report.major_faults.to_string(), remark)?;
+    if let Some(share) = report.tcm_saved() {
+        let remark = format!(
+            "of the cost of memory, with DRAM at {} and flash at {} dollars a GB",
+            cost::DRAM_PER_GB,
+            cost::FLASH_PER_GB
+        );
+        line("saved", format!("{:.1}%", share * 100.0), remark)?;
+    }
+    line("ended by", report.ended.to_string(), String::new())?;
+    out.flush()
+}

@@ -1,0 +1,237 @@
+//! The steering thread: drains faults, scans pages, steps the core, carries out its acts.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tiermem_base::Rng;
+use tiermem_policy::evict::any_policy::Order;
+use tiermem_policy::frames::{ConfigError, domains};
+use tiermem_policy::paging::{Act, Config, Counts, Event, Paging, Watermarks};
+use tiermem_policy::{evict, prefetch};
+use tiermem_sys::cpu_time;
+use tiermem_sys::perf::{Fault, FaultWatch, FaultWatchError};
+use tiermem_sys::pidfd::PidFd;
+use tiermem_sys::process_advice::{AdviceError, ProcessAdvice};
+
+use super::hand;
+use super::spaces::Spaces;
+
+/// Between two drains while the program faults, and while it does not at most.
+const PAUSE_MIN: Duration = Duration::from_micros(500);
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+/// A scan may take one part in this number of the time.
+const SCAN_SHARE: u32 = 20;
+const SCANS_APART_MIN: Duration = Duration::from_millis(100);
+/// Moves that a step may begin.
+const STEP_BUDGET: u32 = 2048;
+/// Pages that the core counts as DRAM where the kernel alone makes room: it never has too few.
+const UNLIMITED_PAGES: u32 = u32::MAX >> 1;
+
+/// Options of steering.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SteeringOptions {
+    /// Who leaves; `None`: the kernel's own reclaim chooses, and nothing is paged out by advice.
+    pub evict: Option<evict::Named>,
+    /// What is fetched ahead.
+    pub prefetch: prefetch::Named,
+    /// Pages of DRAM: the group's limit.
+    pub dram_pages: u32,
+    /// Pages of flash.
+    pub swap_pages: u32,
+}
+
+/// Why a program is not steered.
+#[derive(Debug, thiserror::Error)]
+pub enum SteerError {
+    /// Its faults cannot be watched.
+    #[error(transparent)]
+    Faults(#[from] FaultWatchError),
+    /// The kernel takes no advice about it.
+    #[error(transparent)]
+    Advice(#[from] AdviceError),
+    /// The core cannot be made so.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The system gives no thread, or no memory that can be locked.
+    #[error("cannot start steering: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Whether programs can be steered here.
+///
+/// # Errors
+/// Why not.
+pub fn can_steer() -> Result<(), SteerError> {
+    let own = PidFd::open(std::process::id())?;
+    own.may_advise(ProcessAdvice::PageOut)?;
+    own.may_advise(ProcessAdvice::WillNeed)?;
+    Ok(FaultWatch::open(&[std::process::id()]).map(drop)?)
+}
+
+/// What steering has done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Steered {
+    /// What the core has counted.
+    pub counts: Counts,
+    /// Faults of which nothing is known but that there were some.
+    pub events_lost: u64,
+    /// Processor time of the thread.
+    pub cpu: Duration,
+    /// Why it ended before the program, if it did: the program went on, unsteered.
+    pub gave_up: Option<String>,
+}
+
+/// A thread that steers a program. Dropped without [`Self::end`], it ends by itself with the process.
+#[derive(Debug)]
+pub struct Steering {
+    stop: Arc<AtomicBool>,
+    charged_bytes: Arc<AtomicU64>,
+    thread: JoinHandle<Steered>,
+}
+
+impl Steering {
+    /// Starts to steer these processes, and those that they start from now on.
+    ///
+    /// # Errors
+    /// If their faults cannot be watched, the core cannot be made so, or there is no thread.
+    pub fn start(pids: &[u32], options: &SteeringOptions) -> Result<Self, SteerError> {
+        let mut config = Config::kernel(options.dram_pages, options.swap_pages);
+        config.prefetch = options.prefetch;
+        let policy = options.evict.unwrap_or(evict::Named::Fifo);
+        let order = Order::new(policy, domains(&config.frames()), u64::from(options.dram_pages));
+        let core = Paging::new(config, order)?;
+        let (stop, charged_bytes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let mut body = Body {
+            watch: FaultWatch::open(pids)?,
+            core,
+            spaces: Spaces::default(),
+            options: *options,
+            begun: Instant::now(),
+            rng: Rng::seeded(0),
+            acts: Vec::new(),
+            faults: Vec::new(),
+            steered: Steered::default(),
+            charged_bytes: charged_bytes.clone(),
+        };
+        // What is in memory and in swap already is told by a scan of each process.
+        pids.iter().for_each(|pid| body.spaces.watch(*pid));
+        let stopped = stop.clone();
+        let thread =
+            std::thread::Builder::new().name("steer".to_owned()).spawn(move || body.run(&stopped))?;
+        Ok(Steering { stop, charged_bytes, thread })
+    }
+
+    /// Tells what the group is charged now: what is not the program's pages, such as its file cache, takes room from them.
+    pub fn charged(&self, bytes: u64) {
+        self.charged_bytes.store(bytes, Relaxed);
+    }
+
+    /// Ends it, and tells what it has done.
+    pub fn end(self) -> Steered {
+        self.stop.store(true, Relaxed);
+        self.thread.join().unwrap_or_else(|_| Steered {
+            gave_up: Some("the steering thread has ended".to_owned()),
+            ..Steered::default()
+        })
+    }
+}
+
+struct Body {
+    watch: FaultWatch,
+    core: Paging<Order>,
+    spaces: Spaces,
+    options: SteeringOptions,
+    begun: Instant,
+    rng: Rng,
+    acts: Vec<Act>,
+    faults: Vec<Fault>,
+    steered: Steered,
+    charged_bytes: Arc<AtomicU64>,
+}
+
+impl Body {
+    fn run(mut self, stop: &AtomicBool) -> Steered {
+        if self.options.evict.is_none() {
+            let watermarks = Watermarks::default();
+            self.tell(Event::Capacity { dram_pages: UNLIMITED_PAGES, watermarks });
+        }
+        let (mut pause, mut next_scan) = (PAUSE_MIN, Instant::now());
+        while !stop.load(Relaxed) {
+            self.watch.wait(pause);
+            let has_faulted = self.drain();
+            pause = if has_faulted { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+            if Instant::now() >= next_scan {
+                let before = cpu_time::thread_cpu_time();
+                let present_pages = self.scan();
+                self.adjust(present_pages);
+                let took = cpu_time::thread_cpu_time().saturating_sub(before);
+                next_scan = Instant::now() + SCANS_APART_MIN.max(took * SCAN_SHARE);
+            }
+            if self.core.is_due() && self.options.evict.is_some() {
+                self.tell(Event::Step { budget: STEP_BUDGET });
+            }
+            if let Err(error) = self.carry_out() {
+                self.steered.gave_up = Some(error.to_string());
+                break;
+            }
+        }
+        self.drain();
+        self.steered.counts = self.core.counts();
+        self.steered.cpu = cpu_time::thread_cpu_time();
+        self.steered
+    }
+
+    fn tell(&mut self, event: Event) {
+        let now_ms = self.begun.elapsed().as_millis() as u64;
+        self.core.on(event, now_ms, &mut self.rng, &mut self.acts);
+    }
+
+    /// Brings the core the faults since the last time. Returns whether there were any.
+    fn drain(&mut self) -> bool {
+        let mut faults = std::mem::take(&mut self.faults);
+        self.steered.events_lost += self.watch.drain(|fault| faults.push(fault));
+        // Each processor tells its own in order.
+        faults.sort_by_key(|fault| fault.at);
+        let has_faulted = !faults.is_empty();
+        for fault in faults.drain(..) {
+            if let Some(page) = self.spaces.page(fault.pid, fault.address) {
+                self.tell(Event::Fault { page, major: fault.is_major, write: false });
+            }
+        }
+        self.faults = faults;
+        has_faulted
+    }
+
+    /// Brings the core where all pages are. Returns how many are in memory.
+    fn scan(&mut self) -> u64 {
+        let now_ms = self.begun.elapsed().as_millis() as u64;
+        let Body { core, rng, acts, spaces, .. } = self;
+        spaces.scan(|event| core.on(event, now_ms, rng, acts))
+    }
+
+    /// What the group is charged beside the pages that are steered takes room from them.
+    fn adjust(&mut self, present_pages: u64) {
+        if self.options.evict.is_none() {
+            return;
+        }
+        let charged_pages = self.charged_bytes.load(Relaxed) / 4096;
+        let others =
+            charged_pages.saturating_sub(present_pages).min(u64::from(self.options.dram_pages) / 2) as u32;
+        let dram_pages = self.options.dram_pages - others;
+        self.tell(Event::Capacity { dram_pages, watermarks: Watermarks::of(dram_pages) });
+    }
+
+    fn carry_out(&mut self) -> Result<(), AdviceError> {
+        // What is told of acts may bring more of them, until nothing is wished for.
+        while !self.acts.is_empty() {
+            let mut acts = std::mem::take(&mut self.acts);
+            let now_ms = self.begun.elapsed().as_millis() as u64;
+            let Body { core, rng, acts: next, spaces, .. } = self;
+            hand::carry_out(&mut acts, spaces, |event| core.on(event, now_ms, rng, next))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,8 @@
+//! Steering: the live body of the pager's core ([`tiermem_policy::paging`]). It brings the core what happens in a program's memory and
+//! carries out what the core asks for, by advice to the kernel. It decides nothing.
+
+mod body;
+mod hand;
+mod spaces;
+
+pub use body::{SteerError, Steered, Steering, SteeringOptions, can_steer};

@@ -1,0 +1,227 @@
+//! Address spaces of a program's processes, as the core sees them: one number for each page of all.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+use tiermem_place::capture::mappings::maps::{self, MapLine};
+use tiermem_policy::paging::{Event, PageRange, PageState};
+use tiermem_sys::page_scan::{Occupied, PageScan};
+use tiermem_sys::pidfd::PidFd;
+
+const PAGE_LOG2: u32 = 12;
+/// An address has 57 bits at most, so a page's number within its process has 45.
+const SPACE_LOG2: u32 = 45;
+/// Mappings are read again for an address that lies in none, but no more often than that.
+const MAPS_APART: Duration = Duration::from_millis(5);
+
+/// The processes of a program, each with its place among the numbers of pages.
+#[derive(Debug, Default)]
+pub struct Spaces {
+    spaces: Vec<Space>,
+    by_pid: BTreeMap<u32, usize>,
+}
+
+/// One process.
+#[derive(Debug)]
+struct Space {
+    pid: u32,
+    process: PidFd,
+    /// Private memory of no file, in order, apart from each other: what is paged to swap and of this process alone.
+    ranges: Vec<(u64, u64)>,
+    read_at: Instant,
+    is_gone: bool,
+}
+
+impl Spaces {
+    /// The number of the page at an address of a process; `None` for memory that is left to the kernel: files, what several processes
+    /// share, and processes that have gone.
+    pub fn page(&mut self, pid: u32, address: u64) -> Option<u64> {
+        let at = match self.by_pid.get(&pid) {
+            Some(at) => *at,
+            None => self.enter(pid)?,
+        };
+        let space = &mut self.spaces[at];
+        if !space.holds(address) && space.read_at.elapsed() >= MAPS_APART {
+            space.read();
+        }
+        space.holds(address).then(|| number(at, address))
+    }
+
+    /// Has a process among them, before anything has happened in it.
+    pub fn watch(&mut self, pid: u32) {
+        if !self.by_pid.contains_key(&pid) {
+            // One that has gone needs nothing.
+            let _ = self.enter(pid);
+        }
+    }
+
+    fn enter(&mut self, pid: u32) -> Option<usize> {
+        let process = PidFd::open(pid).ok()?;
+        let mut space = Space { pid, process, ranges: Vec::new(), read_at: Instant::now(), is_gone: false };
+        space.read();
+        let at = self.spaces.len();
+        self.spaces.push(space);
+        self.by_pid.insert(pid, at);
+        Some(at)
+    }
+
+    /// The process of a page, and its address there.
+    pub fn place_of(&self, page: u64) -> (&PidFd, u64) {
+        let (at, address) = ((page >> SPACE_LOG2) as usize, (page & ((1 << SPACE_LOG2) - 1)) << PAGE_LOG2);
+        (&self.spaces[at].process, address)
+    }
+
+    /// Whether two pages are of one process.
+    pub fn are_of_one(page: u64, other: u64) -> bool {
+        page >> SPACE_LOG2 == other >> SPACE_LOG2
+    }
+
+    /// Looks at the pages of all processes, and tells where each is; also what is mapped no longer. Returns the pages that are in memory.
+    pub fn scan(&mut self, mut tell: impl FnMut(Event)) -> u64 {
+        let mut present = 0;
+        for at in 0..self.spaces.len() {
+            let space = &mut self.spaces[at];
+            if space.is_gone {
+                continue;
+            }
+            let before = std::mem::take(&mut space.ranges);
+            space.read();
+            for (first, end) in without(&before, &space.ranges) {
+                tell(Event::Unmapped { pages: pages(at, first, end) });
+            }
+            let told = space.tell(at, &mut tell);
+            // A process that has gone has no mappings, which was told; its number may come back as another.
+            present += told.unwrap_or(0);
+            if space.is_gone {
+                self.by_pid.retain(|_, other| *other != at);
+            }
+        }
+        present
+    }
+}
+
+impl Space {
+    fn holds(&self, address: u64) -> bool {
+        let at = self.ranges.partition_point(|(_, end)| *end <= address);
+        self.ranges.get(at).is_some_and(|(start, _)| *start <= address)
+    }
+
+    fn read(&mut self) {
+        self.read_at = Instant::now();
+        let lines = fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let lines = maps::parse(&lines).unwrap_or_default();
+        self.is_gone = lines.is_empty();
+        self.ranges = joined(lines.iter().filter(|line| is_steered(line)).map(|line| (line.start, line.end)));
+    }
+
+    fn tell(&self, at: usize, tell: &mut impl FnMut(Event)) -> io::Result<u64> {
+        let mut scan = PageScan::open(self.pid)?;
+        let mut present = 0;
+        for &(start, end) in &self.ranges {
+            let mut next = start;
+            let mut absent = |from: u64, to: u64| {
+                if from < to {
+                    tell(Event::Found { pages: pages(at, from, to), state: PageState::Absent });
+                }
+            };
+            let mut found = Vec::new();
+            scan.occupied(start, end, |range, occupied| found.push((range, occupied)))?;
+            for (range, _) in &found {
+                absent(next, range.start);
+                next = range.end;
+            }
+            absent(next, end);
+            for (range, occupied) in found {
+                let pages = pages(at, range.start, range.end);
+                let state = match occupied {
+                    Occupied::Memory => PageState::Present,
+                    Occupied::Swap => PageState::Swapped,
+                };
+                present += if state == PageState::Present { pages.end - pages.first } else { 0 };
+                tell(Event::Found { pages, state });
+            }
+        }
+        Ok(present)
+    }
+}
+
+/// Private memory without a file, but for what the kernel maps into every process.
+fn is_steered(line: &MapLine) -> bool {
+    line.is_private_memory()
+}
+
+fn number(at: usize, address: u64) -> u64 {
+    (at as u64) << SPACE_LOG2 | address >> PAGE_LOG2
+}
+
+fn pages(at: usize, start: u64, end: u64) -> PageRange {
+    PageRange { first: number(at, start), end: number(at, end - 1) + 1 }
+}
+
+/// Ranges in order, neighbours joined.
+fn joined(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in ranges {
+        match all.last_mut() {
+            Some(last) if last.1 == start => last.1 = end,
+            _ => all.push((start, end)),
+        }
+    }
+    all
+}
+
+/// The parts of ranges that lie in none of others; all are in order.
+fn without(ranges: &[(u64, u64)], others: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut left = Vec::new();
+    for &(start, end) in ranges {
+        let mut next = start;
+        let first = others.partition_point(|(_, other_end)| *other_end <= start);
+        for &(other_start, other_end) in
+            others[first..].iter().take_while(|(other_start, _)| *other_start < end)
+        {
+            if next < other_start {
+                left.push((next, other_start));
+            }
+            next = other_end;
+        }
+        if next < end {
+            left.push((next, end));
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_without_others_are_what_only_they_have() {
+        let ranges = [(0, 10), (20, 30), (40, 50)];
+        assert_eq!(without(&ranges, &[]), ranges);
+        assert_eq!(without(&ranges, &ranges), []);
+        assert_eq!(without(&ranges, &[(2, 4), (8, 22), (45, 99)]), [(0, 2), (4, 8), (22, 30), (40, 45)]);
+        assert_eq!(joined([(0, 5), (5, 7), (8, 9)].into_iter()), [(0, 7), (8, 9)]);
+    }
+
+    #[test]
+    fn own_memory_is_steered_and_files_are_not() {
+        let own = std::process::id();
+        let mut spaces = Spaces::default();
+        let boxed = Box::new([1_u8; 4096]);
+        let page = spaces.page(own, boxed.as_ptr().addr() as u64).unwrap();
+        assert_eq!(spaces.place_of(page).1, boxed.as_ptr().addr() as u64 & !4095);
+        // Code lies in a file.
+        assert_eq!(spaces.page(own, own_memory_is_steered_and_files_are_not as fn() as usize as u64), None);
+        assert_eq!(spaces.page(u32::MAX, 0x1000), None);
+        let mut found = false;
+        let present = spaces.scan(|event| {
+            if let Event::Found { pages, state: PageState::Present } = event {
+                found |= pages.holds(page);
+            }
+        });
+        assert!(present == 0 || found, "kernels before 6.7 have no scan");
+    }
+}

@@ -1,0 +1,54 @@
+"""`tiermem run --dram` with control groups of version 2, as users have them: limits, swap on a device and in a file, steering, the end."""
+
+from __future__ import annotations
+
+import json
+
+from machine import Machine
+from programs import workload
+from store import binary
+
+MIB = 1 << 20
+
+# A sweep over 96 MiB in half of that, checked to the byte by the program itself.
+SCRIPT = """
+echo never >/sys/kernel/mm/transparent_hugepage/enabled
+mkswap /dev/ram0 >/dev/null && mke2fs /dev/ram1 >/dev/null && mkdir /flash && mount /dev/ram1 /flash || exit 1
+left() { grep -c / /proc/swaps; find /sys/fs/cgroup -name 'tiermem-pager-*'; ls /flash /run/tiermem/pager | grep -e swap -e json; }
+half() { echo "== $1"; shift; tiermem run --dram 48MiB "$@" -- sweep --size 100663296 --passes 2; echo "code $?"; left; }
+half swap --how swap --flash /dev/ram0=128MiB --report /out/swap.json
+half kernel --how kernel --flash /dev/ram0=128MiB --report /out/kernel.json
+half evict --how kernel --evict clock --prefetch none --flash /dev/ram0=128MiB --report /out/evict.json
+half file --flash /flash=100MiB --report /out/file.json
+echo "== full"; tiermem run --dram 32MiB --flash /dev/ram0=24MiB --report /out/full.json -- sh -c 'sleep 100 & sweep --size 134217728'
+echo "code $?"; left
+echo "== killed"; tiermem run --dram 48MiB --flash /dev/ram0=128MiB -- sh -c 'sweep --size 67108864 --passes 1; sleep 3; echo goes on' &
+pager=$!; until tiermem pager status --format csv | grep -q sweep; do sleep 0.2; done
+kill -9 $pager; wait $pager; tiermem pager status --format csv | cut -d , -f 2-4; sleep 12; tiermem pager status --format csv; left
+cat /sys/fs/cgroup/cgroup.subtree_control
+"""
+
+
+def test_version_2_limits_pages_and_leaves_nothing(guest: type[Machine]) -> None:
+    programs = {"/bin/tiermem": binary(), "/bin/sweep": workload("sweep")[0]}
+    result = guest("ram-disks", (1024, 64)).run(SCRIPT, files=programs)
+    parts = dict(part.split("\n", 1) for part in result.output.split("== ")[1:])
+    reports = {name.removesuffix(".json"): json.loads(text) for name, text in result.files_out.items()}
+    for name in ("swap", "kernel", "evict", "file"):
+        # Nothing is on, no group is there, nothing stands in the register.
+        assert parts[name].endswith(" ok\ncode 0\n0\n"), result.output
+        told = reports[name]
+        assert 96 * MIB <= told["required_bytes"] <= 112 * MIB, told
+        assert told["charged_peak_bytes"] <= 48 * MIB and told["flash_peak_bytes"] >= 40 * MIB
+        assert told["major_faults"] > 0 and told["read_bytes"] >= 90 * MIB
+    assert [reports[name]["how"] for name in ("swap", "kernel", "evict")] == ["swap", "kernel", "kernel"]
+    assert reports["swap"]["prefetched_pages"] is None
+    # A sweep is what readahead is for.
+    assert reports["kernel"]["prefetch_used_pages"] > 0.8 * reports["kernel"]["prefetched_pages"] > 1000
+    assert reports["kernel"]["major_faults"] < reports["swap"]["major_faults"]
+    # All processes end together, and the reason is told.
+    assert "code 137\n0\n" in parts["full"] and "the kernel killed it for want of memory" in reports["full"]["ended"], result.output
+    killed = parts["killed"]
+    # Without the one who takes care, under its limit, to its end.
+    assert f",2,{48 * MIB}\n" in killed and "goes on\n" in killed, result.output
+    assert killed.endswith(",command\n0\nmemory\n"), result.output
