@@ -317,7 +317,8 @@ impl<E: Evict> Driver<'_, E> {
 
     /// Settles the fetches whose time has come.
     fn end_fetches(&mut self) {
-        while let Some((_, ticket)) = self.fetches.pop_front_if(|(done, _)| *done <= self.done) {
+        while let Some((_, ticket)) = self.fetches.front().copied().filter(|(done, _)| *done <= self.done) {
+            self.fetches.pop_front();
             self.tell(Event::Settled { ticket, outcome: Outcome::Done });
         }
     }

@@ -179,7 +179,7 @@ impl Touches {
                 self.holds.grow_to(Id(number));
             }
             if let Look::Touches(every) = self.cut.look
-                && self.touches.len() > 0
+                && !self.touches.is_empty()
                 && (self.touches.len() as u32).is_multiple_of(every.max(1))
             {
                 self.looks.push(self.touches.len() as u32);
