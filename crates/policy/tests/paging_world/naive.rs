@@ -240,7 +240,9 @@ impl Naive {
                 return;
             }
             if self.watermarks.low > 0 && self.free_dram() <= self.watermarks.low {
-                continue;
+                self.refilling = true;
+                self.wishes.push_front(page);
+                return;
             }
             let insertion = self.prefetcher.insertion();
             let number = self.open(page, false, Why::Prefetch, insertion);
@@ -289,6 +291,8 @@ impl Naive {
             if outcome != Outcome::Done {
                 self.wishes.pop_front();
             }
+        }
+        if self.waits_for.is_none() {
             self.send_for_wishes();
         }
     }
