@@ -104,7 +104,6 @@ impl<E: Evict> Paging<E> {
             match self.frames.prefetch(frame, insertion, along.now, along.rng, &mut self.frame_acts) {
                 Wish::Sent(ticket) => {
                     self.counts.prefetched += 1;
-                    self.ahead.forgive(frame);
                     self.ahead.prefetcher.issued(page);
                     if one_by_one {
                         self.ahead.waits_for = Some(ticket);

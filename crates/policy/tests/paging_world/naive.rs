@@ -246,7 +246,6 @@ impl Naive {
             }
             let insertion = self.prefetcher.insertion();
             let number = self.open(page, false, Why::Prefetch, insertion);
-            self.page(page).thrown_out = false;
             self.counts.prefetched += 1;
             self.prefetcher.issued(page);
             if self.watermarks.low == 0 {
