@@ -38,7 +38,7 @@ def test_every_row_has_all_fields_and_says_what_would_help() -> None:
     assert [f"source {name}" for name in SOURCES] == [item for item in found if item.startswith("source ")]
     for item in ["NUMA nodes", "CXL memory", "DAMON", "PAGEMAP_SCAN", "userfaultfd", "agent", "privileges"]:
         assert item in found
-    for item in ["userfaultfd faults", "userfaultfd shared", "process_madvise", "swap", "control groups"]:
+    for item in ["userfaultfd faults", "userfaultfd shared", "process_madvise", "swap", "fault times", "control groups"]:
         assert item in found
 
 
