@@ -38,7 +38,8 @@ def test_every_row_has_all_fields_and_says_what_would_help() -> None:
     assert [f"source {name}" for name in SOURCES] == [item for item in found if item.startswith("source ")]
     for item in ["NUMA nodes", "CXL memory", "DAMON", "PAGEMAP_SCAN", "userfaultfd", "agent", "privileges"]:
         assert item in found
-    for item in ["userfaultfd faults", "userfaultfd shared", "process_madvise", "swap", "control groups", "out-of-memory daemons"]:
+    paging = ["process_madvise", "swap", "fault times", "control groups", "out-of-memory daemons"]
+    for item in ["userfaultfd faults", "userfaultfd shared", *paging]:
         assert item in found
 
 

@@ -3,12 +3,13 @@
 
 use std::io;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use crate::agent::{self, NoAgent, Started};
 use crate::mapping::{MapError, Mapping};
 use crate::numa;
 use crate::page_scan::PageScan;
-use crate::perf::{self, Attributes};
+use crate::perf::{self, Attributes, FaultTimes, NotMeasured};
 use crate::smaps::{Clear, Smaps};
 use crate::userfaultfd::{Features, Modes, OpenError, Options, Userfault};
 
@@ -34,6 +35,17 @@ pub fn hardware_counter() -> io::Result<()> {
         ..Attributes::default()
     };
     perf::open(&attributes, 0, -1).map(drop)
+}
+
+/// Whether the times of page faults within system calls are left out: opens a window of measurements of this process.
+///
+/// # Errors
+/// The reason why no times can be measured.
+pub fn fault_times() -> Result<bool, NotMeasured> {
+    let mut times = FaultTimes::new();
+    times.step(Instant::now(), || vec![std::process::id()], |_| {});
+    let is_user_only = times.is_user_only();
+    times.into_refusal().map_or(Ok(is_user_only), Err)
 }
 
 /// Whether `PAGEMAP_SCAN` of an own mapping is known: it is refused for memory that is not watched, which says so.

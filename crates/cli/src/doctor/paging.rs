@@ -3,6 +3,8 @@
 
 use tiermem_base::Bytes;
 use tiermem_sys::control_group::{GroupError, Hierarchy, Version};
+use tiermem_sys::kernel_probes;
+use tiermem_sys::perf::NotMeasured;
 use tiermem_sys::pidfd::PidFd;
 use tiermem_sys::process_advice::ProcessAdvice;
 use tiermem_sys::swap::{self, SwapArea};
@@ -50,6 +52,7 @@ pub fn rows(facts: &Facts) -> Vec<Row> {
         ),
         advice(facts.privileges, &advice_taken()),
         swap_areas(swap::areas().map_err(|error| error.to_string()).as_deref(), facts.privileges),
+        fault_times(&kernel_probes::fault_times()),
         control_groups(&Hierarchy::of_memory().and_then(|hierarchy| {
             let group = hierarchy.own_group()?;
             Ok((hierarchy.version(), group.path().display().to_string(), group.may_be_changed()))
@@ -155,6 +158,24 @@ fn swap_areas(areas: Result<&[SwapArea], &String>, privileges: Privileges) -> Ro
             "run as root or with CAP_SYS_ADMIN, and turn it on (mkswap, swapon)",
         ),
         Ok(areas) => Row::yes(item, purpose, areas.iter().map(text).collect::<Vec<_>>().join("; ")),
+    }
+}
+
+fn fault_times(found: &Result<bool, NotMeasured>) -> Row {
+    let (item, purpose) =
+        ("fault times", "how long page faults wait for a disk (fault_p50_us, fault_p99_us)");
+    match found {
+        Ok(false) => Row::yes(item, purpose, "by events that the kernel counts, on a sample"),
+        Ok(true) => Row::lacking(
+            item,
+            State::Limited,
+            purpose,
+            "faults within system calls are left out",
+            "run as root or with CAP_PERFMON, or lower kernel.perf_event_paranoid to 1",
+        ),
+        Err(NotMeasured { source, advice }) => {
+            Row::lacking(item, State::No, purpose, source.to_string(), advice)
+        }
     }
 }
 
@@ -281,6 +302,15 @@ mod tests {
         daemon.kill().unwrap();
         daemon.wait().unwrap();
         assert!(running(&["no-such-daemon"]).is_empty());
+    }
+
+    #[test]
+    fn fault_times_are_limited_where_the_kernel_may_not_be_watched() {
+        assert_eq!(fault_times(&Ok(false)).state, State::Yes);
+        assert_eq!(fault_times(&Ok(true)).state, State::Limited);
+        let refused = NotMeasured { source: std::io::ErrorKind::PermissionDenied.into(), advice: "root" };
+        let row = fault_times(&Err(refused));
+        assert_eq!((row.state, row.found.as_str(), row.advice), (State::No, "permission denied", "root"));
     }
 
     #[test]

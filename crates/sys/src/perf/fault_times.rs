@@ -155,6 +155,11 @@ impl FaultTimes {
         self.refused.as_ref()
     }
 
+    /// Why nothing was measured, if so, when it is over.
+    pub fn into_refusal(self) -> Option<NotMeasured> {
+        self.refused
+    }
+
     /// Whether faults within system calls are left out, as this user may not watch the kernel (`kernel.perf_event_paranoid` above 1).
     pub fn is_user_only(&self) -> bool {
         self.is_user_only
