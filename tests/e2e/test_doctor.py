@@ -40,6 +40,7 @@ def test_every_row_has_all_fields_and_says_what_would_help() -> None:
         assert item in found
     for item in ["userfaultfd faults", "userfaultfd shared", "process_madvise", "swap", "fault times", "control groups"]:
         assert item in found
+    assert "out-of-memory daemons" in found
 
 
 def test_swap_and_control_groups_are_those_of_the_machine() -> None:

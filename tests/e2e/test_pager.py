@@ -303,8 +303,13 @@ def test_every_byte_is_right_whoever_leaves(evict: str, tmp_path: pathlib.Path) 
     source = ROOT / "examples" / "workloads" / "hostile.c"
     subprocess.run([tool("cc"), "-O2", "-pthread", "-o", str(program), str(source)], check=True, timeout=PATIENCE_S)
     flags = ["--seconds", "4", "--size", str(64 * MIB), "--threads", "3", "--folder", str(tmp_path)]
-    done = run("--dram", "24MiB", "--flash", "256MiB", "--how", "kernel", "--evict", evict, "--", str(program), *flags)
+    how = ["--how", "kernel", "--evict", evict, "--log", str(tmp_path / "log")]
+    done = run("--dram", "24MiB", "--flash", "256MiB", *how, "--", str(program), *flags)
     assert done.returncode == 0, done.stdout + done.stderr
+    # Through the core alone, what has happened brings the same acts, one for one.
+    same = tiermem("pager", "replay", str(tmp_path / "log"))
+    told = re.fullmatch(r"(\d+) events, (\d+) acts, all the same\n", same.stdout)
+    assert told and int(told[1]) > 1000 and (evict == "kernel" or int(told[2]) > 1000), same.stdout + same.stderr
     told = json.loads(done.stderr.splitlines()[-1])
     assert told["how"] == "kernel" and told["major_faults"] > 0
     assert_nothing_is_left()

@@ -7,13 +7,17 @@ import io
 import json
 import pathlib
 import random
+import sys
 from collections import OrderedDict
 
 import pytest
 
 from store import TESTDATA, tiermem
 
-FIELDS = ["evict", "prefetch", "dram_bytes", "touches", "faults", "fault_ratio", "read_bytes", "written_bytes"]
+FIELDS = [
+    *["evict", "prefetch", "overcommit", "dram_bytes", "touches", "faults", "faults_low", "faults_high", "fault_ratio"],
+    *["prefetch_accuracy", "prefetch_coverage", "prefetch_lateness", "prefetch_pollution", "read_bytes", "written_bytes"],
+]
 GCC = str(TESTDATA / "address_gcc-500.trace.gz")
 
 
@@ -72,6 +76,7 @@ def test_lru_faults_as_a_list_does_and_belady_less(accesses: list[tuple[int, int
         assert [row["evict"] for row in rows] == ["lru", "belady", "s3-fifo"]
         expected = lru(accesses, frames)
         assert {name: rows[0][name] for name in expected} == expected
+        assert all(row["faults_low"] == row["faults"] == row["faults_high"] for row in rows), "the order is known"
         assert rows[0]["fault_ratio"] == pytest.approx(expected["faults"] / expected["touches"], abs=1e-6)
         assert rows[1]["faults"] <= min(rows[0]["faults"], rows[2]["faults"])
 
@@ -95,6 +100,69 @@ def test_policies_and_prefetchers_are_combined_and_the_tiers_may_be_named() -> N
     done = tiermem("sim", "frames", GCC, "--dram", "8KiB", "--format", "csv")
     [row] = csv.DictReader(io.StringIO(done.stdout))
     assert list(row) == FIELDS and row["evict"] == "lru" and row["prefetch"] == "none"
+
+
+def test_overcommit_is_the_required_memory_over_dram(tmp_path: pathlib.Path) -> None:
+    # A hundred pages are written one after the other, three times.
+    trace = block_trace(tmp_path / "sweep.csv", [(page * 4096, 4096, True) for _ in range(3) for page in range(100)])
+    flags = ["--overcommit", "1", "--overcommit", "2", "--overcommit", "3"]
+    rows = simulate(trace, *flags, "--evict", "lru", "--evict", "fixed")
+    assert [(row["evict"], row["dram_bytes"] // 4096) for row in rows] == [
+        (evict, frames) for frames in (100, 50, 33) for evict in ("lru", "fixed")
+    ]
+    assert [row["overcommit"] for row in rows[::2]] == pytest.approx([1, 2, 100 / 33], abs=1e-6)
+    # LRU keeps nothing of a sweep that does not fit; the best set keeps all but one of its frames, which the others use in turn.
+    assert [row["faults"] for row in rows] == [0, 0, 200, 2 * 51, 200, 2 * 68]
+    assert [row["written_bytes"] for row in rows[1::2]] == [0, 3 * 51 * 4096, 3 * 68 * 4096]
+    assert simulate(trace, "--dram", "50%") == rows[2:3]
+    [less] = simulate(trace, "--overcommit", "2", "--required", "80KiB")
+    assert (less["dram_bytes"], less["overcommit"]) == (40960, 2)
+    # A fixed set fetches nothing ahead, so it is one row; what is fetched ahead is used here.
+    rows = simulate(trace, "--overcommit", "2", "--evict", "fixed", "--evict", "fifo", "--prefetch", "none", "--prefetch", "next-n")
+    assert [(row["evict"], row["prefetch"]) for row in rows] == [("fixed", "none"), ("fifo", "none"), ("fifo", "next-n")]
+    ahead = rows[2]
+    assert ahead["prefetch_accuracy"] > 0.5 and ahead["prefetch_coverage"] > 0.5 and ahead["prefetch_lateness"] == 0
+    [late] = simulate(trace, "--overcommit", "2", "--prefetch", "next-n", "--fetch-delay", "1k")
+    assert late["prefetch_lateness"] > 0
+
+
+def test_what_a_live_pager_hears_is_less_than_each_touch(tmp_path: pathlib.Path) -> None:
+    # A page is used all the time, while two hundred others pass.
+    hot = [(page * 4096, 1, True) for other in range(600) for page in (0, 1 + other % 200)]
+    trace = block_trace(tmp_path / "hot.csv", hot)
+    faults = [
+        simulate(trace, "--dram", "400KiB", *flags)[0]["faults"]
+        for flags in ([], ["--references", "told"], ["--references", "granule=4KiB", "--look", "10"], ["--references", "faults"])
+    ]
+    told, same, by_granule, by_fault = faults
+    # LRU keeps the hot page where it hears of its uses; where it hears of faults alone, the page is as cold as the others.
+    assert told == same == by_granule == 400 < by_fault < 410
+    # A trace without times has no looks at times.
+    wrong = [
+        (["--references", "granule"], "--look"),
+        (["--references", "granule=3000"], "power of two"),
+        (["--references", "granule=64"], "--frame"),
+        (["--references", "all"], "neither told"),
+        (["--look", "0"], "at least 1"),
+        (["--overcommit", "2"], "--dram"),
+    ]
+    for flags, reason in wrong:
+        done = tiermem("sim", "frames", trace, "--dram", "400KiB", *flags)
+        assert (done.returncode, reason in done.stderr) == (2, True), done
+    done = tiermem("sim", "frames", trace, "--overcommit", "0")
+    assert done.returncode == 2 and "above 0" in done.stderr, done
+
+
+def test_a_recording_tells_no_order_within_a_slice(tmp_path: pathlib.Path) -> None:
+    recording = str(tmp_path / "sweep.rec")
+    program = "import time\nb = bytearray(32 << 20)\nfor _ in range(20):\n  b[::4096] = bytes(len(b) // 4096)\n  time.sleep(0.05)"
+    done = tiermem("record", "--slice", "100ms", "--granule", "64KiB", "-o", recording, "--", sys.executable, "-c", program)
+    assert done.returncode == 0, done
+    [lru, fixed] = simulate(recording, "--overcommit", "2", "--evict", "lru", "--evict", "fixed")
+    assert lru["faults_low"] < lru["faults_high"] and lru["faults_low"] <= lru["faults"] <= lru["faults_high"]
+    assert fixed["faults"] < lru["faults_high"]
+    # What is heard is what the live pager hears.
+    assert simulate(recording, "--overcommit", "2", "--references", "faults") == [lru]
 
 
 def test_the_tiers_may_stand_in_a_file_that_servers_read(tmp_path: pathlib.Path) -> None:
@@ -127,7 +195,7 @@ def test_odd_inputs_give_rows_or_reasons(tmp_path: pathlib.Path) -> None:
         (2, ["--dram", "4095"], "less than one frame"),
         (2, ["--dram", "0"], "less than one frame"),
         (2, [], "--dram"),
-        (2, ["--dram", "4KiB", "--evict", "oracle"], "belady"),
+        (2, ["--dram", "4KiB", "--evict", "oracle"], "belady, fixed"),
         (2, ["--dram", "4KiB", "--prefetch", "oracle"], "leap"),
         (2, ["--tier", "flash=4KiB", "--tier", "dram=4KiB"], "tier 0"),
         (2, ["--tier", "tape=4KiB"], "compressed"),

@@ -17,6 +17,7 @@ use tiermem_policy::evict::{Evict, Named};
 use tiermem_policy::frames::{TierConfig, domains};
 use tiermem_policy::paging::{Config, Event, Outcome, Paging, Watermarks};
 use tiermem_policy::prefetch;
+use tiermem_policy::prefetch::best_offset::BestOffsetParameters;
 use tiermem_policy::prefetch::feedback::FeedbackParameters;
 use tiermem_policy::prefetch::leap::LeapParameters;
 use tiermem_policy::prefetch::next_n::NextNParameters;
@@ -24,13 +25,22 @@ use tiermem_policy::prefetch::next_n::NextNParameters;
 /// Prefetchers that wish for much and change their minds often.
 fn prefetcher() -> impl Strategy<Value = prefetch::Named> {
     let steered = FeedbackParameters { interval_evictions: 4, ..FeedbackParameters::DEFAULT };
+    // Off at first, and again and again.
+    let learning = BestOffsetParameters {
+        offset_max: 2,
+        offset_start: 0,
+        score_max: 2,
+        round_max: 4,
+        bad_score: 0,
+        ..BestOffsetParameters::DEFAULT
+    };
     let history = LeapParameters { history: 4, ..LeapParameters::DEFAULT };
     prop_oneof![
         1 => Just(prefetch::Named::None),
         4 => (1u32..4, 0u32..2)
             .prop_map(|(degree, offset)| prefetch::Named::NextN(NextNParameters { degree, offset })),
         3 => Just(prefetch::Named::FeedbackDirected(steered)),
-        2 => Just(prefetch::Named::ALL[3]),
+        3 => Just(prefetch::Named::BestOffset(learning)),
         2 => Just(prefetch::Named::Leap(history)),
     ]
 }

@@ -57,6 +57,7 @@ pub fn rows(facts: &Facts) -> Vec<Row> {
             let group = hierarchy.own_group()?;
             Ok((hierarchy.version(), group.path().display().to_string(), group.may_be_changed()))
         })),
+        oom_daemons(&running(&OOM_DAEMONS)),
     ]
 }
 
@@ -213,6 +214,35 @@ fn control_groups(found: &Result<(Version, String, bool), GroupError>) -> Row {
     }
 }
 
+/// Programs that kill others when memory is short, or when there is much in swap.
+const OOM_DAEMONS: [&str; 3] = ["systemd-oomd", "earlyoom", "nohang"];
+
+/// Those of these programs that run. The kernel cuts names after 15 characters.
+fn running(names: &[&'static str]) -> Vec<&'static str> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let name_of = |process: std::fs::DirEntry| std::fs::read_to_string(process.path().join("comm")).ok();
+    let found: std::collections::BTreeSet<String> = processes.filter_map(name_of).collect();
+    names
+        .iter()
+        .copied()
+        .filter(|name| found.contains(&format!("{}\n", name.get(..15).unwrap_or(name))))
+        .collect()
+}
+
+fn oom_daemons(running: &[&str]) -> Row {
+    let (item, purpose) = ("out-of-memory daemons", "who kills programs that swap, before the kernel would");
+    match running {
+        [] => Row::yes(item, purpose, "none runs"),
+        some => Row::lacking(
+            item,
+            State::Limited,
+            purpose,
+            format!("{} may kill a program in less DRAM than it needs", some.join(", ")),
+            "systemd-oomd is asked to spare it (version 2, root); have others avoid it: earlyoom --avoid NAME",
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,6 +296,21 @@ mod tests {
         let refused = NotMeasured { source: std::io::ErrorKind::PermissionDenied.into(), advice: "root" };
         let row = fault_times(&Err(refused));
         assert_eq!((row.state, row.found.as_str(), row.advice), (State::No, "permission denied", "root"));
+    }
+
+    #[test]
+    fn daemons_that_kill_are_told() {
+        assert_eq!(oom_daemons(&[]).state, State::Yes);
+        let row = oom_daemons(&["earlyoom"]);
+        assert!(row.state == State::Limited && row.found.contains("earlyoom"), "{}", row.found);
+        let mut daemon = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        // What was started becomes that program a little later.
+        while running(&["sleep"]).is_empty() {
+            std::thread::yield_now();
+        }
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        assert!(running(&["no-such-daemon"]).is_empty());
     }
 
     #[test]

@@ -2,23 +2,36 @@
 
 mod status;
 
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
 use clap::Subcommand;
-use tiermem_pager::machine;
+use tiermem_pager::{machine, steer};
 
 use crate::failure::Failure;
+use crate::print_text::print_text;
 
 /// How it is used.
 pub const EXAMPLE: &str = "\
 Examples:
   tiermem run --dram 2GiB --flash 8GiB -- ./app     # starts a program
   tiermem pager status                              # those that run
-  tiermem pager status --format json";
+  tiermem pager status --format json
+  tiermem pager replay app.log                      # of tiermem run --dram 2GiB --flash 8GiB --log app.log -- ./app";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the paged programs that run; take away what killed runs have left.
     Status(status::Options),
+    /// Replay a log of `tiermem run --dram --log`: the same events must give the same acts.
+    Replay {
+        /// The log.
+        #[arg(value_name = "LOG")]
+        log: PathBuf,
+    },
     /// Stay behind a run of which processes are left: `tiermem run` starts it.
     #[command(hide = true)]
     Keep {
@@ -31,6 +44,15 @@ pub enum Command {
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Status(options) => status::run(&options),
+        Command::Replay { log } => replay(&log),
         Command::Keep { id } => machine::keep(&id).map_err(Failure::failed),
     }
+}
+
+fn replay(path: &Path) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::failed(anyhow!("{}: {error}", path.display()));
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    let replayed = steer::replay(BufReader::new(file)).map_err(|error| failed(&error))?;
+    let text = format!("{} events, {} acts, all the same\n", replayed.events, replayed.acts);
+    print_text(&text).map_err(|error| Failure::writing("the result", error))
 }

@@ -40,6 +40,8 @@ Fields of the report with --dram:
   pager_cpu_s            processor time of tiermem meanwhile
   minor_faults, major_faults
                          page faults answered from memory; page faults that read from disk
+  fault_p50_us, fault_p99_us
+                         how long those that read from disk took, of a sample; null if none was measured
   prefetched_pages, prefetch_used_pages, prefetch_late_pages
                          pages fetched ahead, those of them that were used, and those used before they had come; null without steering, as
                          the next two
@@ -141,6 +143,9 @@ pub struct PagedArgs {
     /// Who leaves DRAM: kernel (the kernel's own reclaim chooses), or a policy as `tiermem sim frames` has them [default: kernel].
     #[arg(long, value_name = "NAME")]
     evict: Option<EvictName>,
+    /// Write the events and the acts of steering to FILE; `tiermem pager replay FILE` checks it.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
     /// What is fetched from flash before it is used: none, next-n, feedback-directed, best-offset, leap, readahead [default: readahead].
     #[arg(long, value_name = "NAME")]
     prefetch: Option<prefetch::Named>,
@@ -159,6 +164,7 @@ impl PagedArgs {
             ("--how", self.how.is_some()),
             ("--evict", self.evict.is_some()),
             ("--prefetch", self.prefetch.is_some()),
+            ("--log", self.log.is_some()),
         ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
@@ -216,6 +222,7 @@ pub fn run(
         how: args.how.unwrap_or_default(),
         evict: args.evict.unwrap_or_default().0,
         prefetch: args.prefetch.unwrap_or(prefetch::Named::Readahead(ReadaheadParameters::DEFAULT)),
+        log: args.log.clone(),
         keeper: keeper(),
     };
     let stop = Stop::default();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tiermem_base::{Bytes, Nanos};
 use tiermem_pager::cost;
-use tiermem_pager::run::{Report, Slice, TierUse};
+use tiermem_pager::run::{MeasuredTimes, Report, Slice, TierUse};
 use tiermem_pager::steer::Steered;
 
 use crate::destination::Destination;
@@ -28,6 +28,8 @@ const FIELDS: &[&str] = &[
     "pager_cpu_s",
     "minor_faults",
     "major_faults",
+    "fault_p50_us",
+    "fault_p99_us",
     "prefetched_pages",
     "prefetch_used_pages",
     "prefetch_late_pages",
@@ -68,6 +70,8 @@ pub fn format_of(format: Format, destination: &Destination) -> Format {
 fn record_row(report: &Report) -> Rows {
     let seconds = |time: std::time::Duration| Cell::Number(time.as_secs_f64(), 4);
     let [dram, flash] = report.tiers();
+    let time_us =
+        |time: fn(&MeasuredTimes) -> f64| Cell::Number(report.fault_times.as_ref().map_or(f64::NAN, time), 1);
     let steered = |count: fn(&Steered) -> u64| {
         report.steered.as_ref().map_or(Cell::UNKNOWN, |it| Cell::Count(count(it)))
     };
@@ -87,6 +91,8 @@ fn record_row(report: &Report) -> Rows {
         seconds(report.pager_cpu),
         Cell::Count(report.minor_faults),
         Cell::Count(report.major_faults),
+        time_us(|it| it.p50_us),
+        time_us(|it| it.p99_us),
         steered(|it| it.counts.prefetched),
         steered(|it| it.counts.prefetch_used),
         steered(|it| it.counts.prefetch_late),
@@ -162,7 +168,10 @@ fn write_table(mut out: &mut impl Write, report: &Report) -> io::Result<()> {
         seconds(report.usage.system)
     );
     line("took", seconds(report.real), remark)?;
-    let remark = format!("that read from disk; {} answered from memory", report.minor_faults);
+    let times = report.fault_times.map_or_else(String::new, |it| {
+        format!(" (p50 {:.0} us, p99 {:.0} us, of {})", it.p50_us, it.p99_us, it.count)
+    });
+    let remark = format!("that read from disk{times}; {} answered from memory", report.minor_faults);
     line("faults", report.major_faults.to_string(), remark)?;
     if let Some(share) = report.tcm_saved() {
         let remark = format!(

@@ -58,8 +58,9 @@ Prefetchers (--prefetch): none, next-n, feedback-directed, best-offset, leap, re
 
 What the policy hears (--references):
   told             each touch, in the order of the trace; DRAM is full to the last frame. The default for traces
-  granule[=SIZE]   what a live pager hears: faults, first uses of what was fetched ahead, and at each look (--look) which granules
-                   were touched. It keeps 1/64 to 1/32 of DRAM free, 32 to 64 MiB at most. The default for recordings
+  faults           what the live pager hears: faults, and first uses of what was fetched ahead. It keeps 1/64 to 1/32 of DRAM free.
+                   The default for recordings
+  granule[=SIZE]   the same, and at each look (--look) which granules were touched
 
 A demoted frame that was not written since it was fetched needs no write: its copy on flash is kept while there is room. Moves take
 no time, except that a frame can be fetched ahead for --fetch-delay touches. The trace is held in memory, 8 bytes a touch (belady:
@@ -137,7 +138,7 @@ pub struct Options {
     /// What the first touch of a frame finds: zero (it is filled with zeros) or fetch (data in the last tier, a fault).
     #[arg(long, value_name = "WHAT", default_value = "zero", value_parser = first_touch)]
     first_touch: FirstTouch,
-    /// What the policy hears of touches: told or granule[=SIZE] [default: granule=256KiB for recordings, else told].
+    /// What the policy hears of touches: told, faults or granule[=SIZE] [default: faults for recordings, else told].
     #[arg(long, value_name = "HOW", value_parser = references)]
     references: Option<Heard>,
     /// When granules are looked at: a time of the trace such as 1s, or a number of touches.
@@ -202,6 +203,7 @@ fn overcommit(text: &str) -> Result<f64, String> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Heard {
     Told,
+    Faults,
     ByGranule(Bytes),
 }
 
@@ -210,7 +212,8 @@ fn references(text: &str) -> Result<Heard, String> {
         Some(("granule", size)) => size.parse().map_err(|error| format!("{error}"))?,
         None if text == "granule" => Bytes(GRANULE_BYTES),
         None if text == "told" => return Ok(Heard::Told),
-        _ => return Err(format!("{text:?} is neither told nor granule nor granule=SIZE")),
+        None if text == "faults" => return Ok(Heard::Faults),
+        _ => return Err(format!("{text:?} is neither told nor faults nor granule nor granule=SIZE")),
     };
     if size.0.is_power_of_two() {
         return Ok(Heard::ByGranule(size));
@@ -259,14 +262,13 @@ impl Options {
 
     /// What the policy hears, in frames.
     fn references(&self, is_recording: bool) -> Result<References, Failure> {
-        let default = if is_recording { Heard::ByGranule(Bytes(GRANULE_BYTES)) } else { Heard::Told };
+        let default = if is_recording { Heard::Faults } else { Heard::Told };
         match self.references.unwrap_or(default) {
             Heard::Told => Ok(References::Told),
+            Heard::Faults => Ok(References::Faults),
             Heard::ByGranule(size) if size.0 >= self.frame.0 => {
                 Ok(References::ByGranule { frames_log2: (size.0 / self.frame.0).ilog2() })
             }
-            // Frames that are larger than a granule by default.
-            Heard::ByGranule(_) if self.references.is_none() => Ok(References::ByGranule { frames_log2: 0 }),
             Heard::ByGranule(size) => Err(Failure::usage(anyhow!(
                 "a granule of {size} is smaller than a frame of {}; make it larger, or set --frame",
                 self.frame
@@ -299,7 +301,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let source = options.trace.open()?;
     let touches = Touches::of(source.records(), cut).map_err(failure)?;
     source.finish();
-    if references != References::Told && !is_recording && touches.looks().is_empty() {
+    if matches!(references, References::ByGranule { .. }) && !is_recording && touches.looks().is_empty() {
         return Err(Failure::usage(anyhow!(
             "the trace ends before the first look; say with --look after how many touches there shall be one"
         )));

@@ -165,6 +165,8 @@ fn make(locked: &register::Locked<'_>, entry: &mut Entry, limits: &Limits) -> Re
     if group.version() == Version::Two {
         // A program of which a part was killed does not work any more. Kernels before 4.19 have no such thing.
         let _ = group.set_killed_together(true);
+        // It may not be there, or not listen.
+        let _ = group.avoid_oom_daemon();
     }
     Ok(group)
 }

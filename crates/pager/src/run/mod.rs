@@ -3,6 +3,7 @@
 mod compare;
 mod ended;
 mod error;
+mod fault_times;
 mod group_use;
 mod peaks;
 mod program_run;
@@ -11,5 +12,6 @@ mod report;
 pub use compare::{Compared, Series, compare};
 pub use ended::{Ended, Full};
 pub use error::RunError;
+pub use fault_times::MeasuredTimes;
 pub use program_run::{AskedHow, How, Note, Options, run};
 pub use report::{Report, Slice, TierUse};

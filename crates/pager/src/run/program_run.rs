@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,11 +16,12 @@ use tiermem_sys::swap::{self, SwapTraffic};
 
 use super::ended::{Ended, Full};
 use super::error::RunError;
+use super::fault_times::Times;
 use super::group_use::GroupUse;
 use super::peaks::{Look, Peaks};
 use super::report::Report;
 use crate::machine::{Left, Limits, MachineError, Reservation};
-use crate::steer::{Steered, Steering, SteeringOptions, can_steer};
+use crate::steer::{CoreOptions, Steered, Steering, can_steer};
 
 /// Between two looks at a group: a look takes about 0.1 ms.
 const LOOKS_APART: Duration = Duration::from_millis(50);
@@ -72,6 +74,8 @@ pub struct Options {
     pub evict: Option<evict::Named>,
     /// What is fetched ahead.
     pub prefetch: prefetch::Named,
+    /// Where the events and the acts of steering are written.
+    pub log: Option<PathBuf>,
     /// A command that, with the name of a run behind it, calls [`crate::machine::keep`]: it stays behind where processes outlive the
     /// program.
     pub keeper: Vec<OsString>,
@@ -95,10 +99,12 @@ pub enum Note {
     /// The swap stays on until other paged programs have ended.
     SwapLeft {
         /// The file.
-        path: std::path::PathBuf,
+        path: PathBuf,
     },
     /// The program was not steered, or not to its end.
     NotSteered(String),
+    /// The log is not whole.
+    LogNotWhole(String),
     /// Something could not be taken away.
     NotTakenAway(String),
 }
@@ -115,6 +121,7 @@ impl fmt::Display for Note {
                 "{} stays on: pages of other paged programs lie there; it goes with the last of them",
                 path.display()
             ),
+            Note::LogNotWhole(error) => write!(f, "the log is not whole: {error}"),
             Note::NotSteered(reason) => write!(f, "paged by the kernel alone (--how swap): {reason}"),
             Note::NotTakenAway(error) => {
                 write!(f, "{error}; the next `tiermem run --dram` or `tiermem pager status` tries again")
@@ -142,8 +149,10 @@ pub fn run(options: &Options, stop: &Stop) -> Result<(Report, Vec<Note>), RunErr
     let reservation = Reservation::make(&options.limits, &shown(&options.command))?;
     match run_there(options, &reservation, &mut command, is_steered, stop) {
         Ok(report) => {
-            let gave_up = report.steered.as_ref().and_then(|steered| steered.gave_up.clone());
-            notes.extend(gave_up.map(Note::NotSteered));
+            if let Some(Steered { gave_up, log_failed, .. }) = &report.steered {
+                notes.extend(gave_up.clone().map(Note::NotSteered));
+                notes.extend(log_failed.clone().map(Note::LogNotWhole));
+            }
             notes.extend(leave(reservation, &options.keeper));
             Ok((report, notes))
         }
@@ -175,7 +184,20 @@ fn run_there(
     let watch = PidFd::open(program.pid()).map_err(CaptureError::Program)?;
     // From here on nothing but its own end ends the program. It is steered from when it is paged: until then there is nothing to steer.
     let mut steering = is_steered.then(|| Late::new(options));
-    while !watch.wait(LOOKS_APART) {
+    let mut times = Times::new();
+    let (mut next_look, mut next_time) = (begun, begun);
+    loop {
+        let now = Instant::now();
+        if watch.wait(next_look.min(next_time).saturating_duration_since(now)) {
+            break;
+        }
+        if Instant::now() >= next_time {
+            next_time = times.step(group, &looks.peaks);
+        }
+        if Instant::now() < next_look {
+            continue;
+        }
+        next_look = Instant::now() + LOOKS_APART;
         looks.look();
         if let Some(steering) = &mut steering {
             steering.look(group, &looks.peaks);
@@ -216,6 +238,7 @@ fn run_there(
         read_bytes: total.read_bytes,
         written_bytes: total.written_bytes,
         is_of_machine,
+        fault_times: times.end(),
         steered,
         slices: peaks.slices(),
         ended: Ended { status, full },
@@ -224,21 +247,24 @@ fn run_there(
 
 /// Steering that begins when something is in swap.
 struct Late {
-    options: SteeringOptions,
+    options: CoreOptions,
+    log: Option<PathBuf>,
     steering: Option<Steering>,
     gave_up: Option<String>,
 }
 
 impl Late {
     fn new(options: &Options) -> Self {
-        Late { options: steering_options(options), steering: None, gave_up: None }
+        let log = options.log.clone();
+        Late { options: core_options(options), log, steering: None, gave_up: None }
     }
 
     fn look(&mut self, group: &Group, peaks: &Peaks) {
         if let Some(steering) = &self.steering {
             steering.charged(peaks.charged_now());
         } else if self.gave_up.is_none() && peaks.flash_bytes > 0 {
-            match Steering::start(&group.processes().unwrap_or_default(), &self.options) {
+            let pids = group.processes().unwrap_or_default();
+            match Steering::start(&pids, &self.options, self.log.as_deref()) {
                 Ok(steering) => self.steering = Some(steering),
                 Err(error) => self.gave_up = Some(error.to_string()),
             }
@@ -251,9 +277,9 @@ impl Late {
     }
 }
 
-fn steering_options(options: &Options) -> SteeringOptions {
+fn core_options(options: &Options) -> CoreOptions {
     let pages = |bytes: u64| u32::try_from(bytes / PAGE_BYTES).unwrap_or(u32::MAX);
-    SteeringOptions {
+    CoreOptions {
         evict: options.evict,
         prefetch: options.prefetch,
         dram_pages: pages(options.limits.dram_bytes),

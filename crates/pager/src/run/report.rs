@@ -5,6 +5,7 @@ use std::time::Duration;
 use tiermem_sys::child::Usage;
 
 use super::ended::Ended;
+use super::fault_times::MeasuredTimes;
 use super::program_run::How;
 use crate::cost;
 use crate::steer::Steered;
@@ -47,6 +48,8 @@ pub struct Report {
     pub written_bytes: u64,
     /// Whether these two are the whole machine's, because the kernel does not count them for a group.
     pub is_of_machine: bool,
+    /// How long faults took that waited for a disk, as far as that was measured.
+    pub fault_times: Option<MeasuredTimes>,
     /// What steering has done, where the program was steered.
     pub steered: Option<Steered>,
     /// Equal parts of the time.

@@ -1,22 +1,21 @@
 //! The steering thread: drains faults, scans pages, steps the core, carries out its acts.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tiermem_base::Rng;
-use tiermem_policy::evict::any_policy::Order;
-use tiermem_policy::frames::{ConfigError, domains};
-use tiermem_policy::paging::{Act, Config, Counts, Event, Paging, Watermarks};
-use tiermem_policy::{evict, prefetch};
+use tiermem_policy::frames::ConfigError;
+use tiermem_policy::paging::{Act, Counts, Event, Watermarks};
 use tiermem_sys::cpu_time;
 use tiermem_sys::perf::{Fault, FaultWatch, FaultWatchError};
 use tiermem_sys::pidfd::PidFd;
 use tiermem_sys::process_advice::{AdviceError, ProcessAdvice};
 
 use super::hand;
+use super::logged::{CoreOptions, Logged};
 use super::spaces::Spaces;
 
 /// Between two drains while the program faults, and while it does not at most.
@@ -30,19 +29,6 @@ const STEP_BUDGET: u32 = 2048;
 /// Pages that the core counts as DRAM where the kernel alone makes room: it never has too few.
 const UNLIMITED_PAGES: u32 = u32::MAX >> 1;
 
-/// Options of steering.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SteeringOptions {
-    /// Who leaves; `None`: the kernel's own reclaim chooses, and nothing is paged out by advice.
-    pub evict: Option<evict::Named>,
-    /// What is fetched ahead.
-    pub prefetch: prefetch::Named,
-    /// Pages of DRAM: the group's limit.
-    pub dram_pages: u32,
-    /// Pages of flash.
-    pub swap_pages: u32,
-}
-
 /// Why a program is not steered.
 #[derive(Debug, thiserror::Error)]
 pub enum SteerError {
@@ -52,6 +38,14 @@ pub enum SteerError {
     /// The kernel takes no advice about it.
     #[error(transparent)]
     Advice(#[from] AdviceError),
+    /// The log cannot be made.
+    #[error("cannot make the log {}: {source}", path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The core cannot be made so.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -80,6 +74,8 @@ pub struct Steered {
     pub events_lost: u64,
     /// Processor time of the thread.
     pub cpu: Duration,
+    /// Why the log is not whole.
+    pub log_failed: Option<String>,
     /// Why it ended before the program, if it did: the program went on, unsteered.
     pub gave_up: Option<String>,
 }
@@ -97,12 +93,11 @@ impl Steering {
     ///
     /// # Errors
     /// If their faults cannot be watched, the core cannot be made so, or there is no thread.
-    pub fn start(pids: &[u32], options: &SteeringOptions) -> Result<Self, SteerError> {
-        let mut config = Config::kernel(options.dram_pages, options.swap_pages);
-        config.prefetch = options.prefetch;
-        let policy = options.evict.unwrap_or(evict::Named::Fifo);
-        let order = Order::new(policy, domains(&config.frames()), u64::from(options.dram_pages));
-        let core = Paging::new(config, order)?;
+    pub fn start(pids: &[u32], options: &CoreOptions, log: Option<&Path>) -> Result<Self, SteerError> {
+        let mut core = Logged::new(options)?;
+        if let Some(path) = log {
+            core.log_to(path, options).map_err(|source| SteerError::Log { path: path.to_owned(), source })?;
+        }
         let (stop, charged_bytes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let mut body = Body {
             watch: FaultWatch::open(pids)?,
@@ -110,7 +105,6 @@ impl Steering {
             spaces: Spaces::default(),
             options: *options,
             begun: Instant::now(),
-            rng: Rng::seeded(0),
             acts: Vec::new(),
             faults: Vec::new(),
             steered: Steered::default(),
@@ -141,11 +135,10 @@ impl Steering {
 
 struct Body {
     watch: FaultWatch,
-    core: Paging<Order>,
+    core: Logged,
     spaces: Spaces,
-    options: SteeringOptions,
+    options: CoreOptions,
     begun: Instant,
-    rng: Rng,
     acts: Vec<Act>,
     faults: Vec<Fault>,
     steered: Steered,
@@ -170,7 +163,7 @@ impl Body {
                 let took = cpu_time::thread_cpu_time().saturating_sub(before);
                 next_scan = Instant::now() + SCANS_APART_MIN.max(took * SCAN_SHARE);
             }
-            if self.core.is_due() && self.options.evict.is_some() {
+            if self.core.is_due() {
                 self.tell(Event::Step { budget: STEP_BUDGET });
             }
             if let Err(error) = self.carry_out() {
@@ -179,14 +172,17 @@ impl Body {
             }
         }
         self.drain();
-        self.steered.counts = self.core.counts();
         self.steered.cpu = cpu_time::thread_cpu_time();
+        self.steered.counts = self.core.counts();
+        if let Err(error) = self.core.end() {
+            self.steered.log_failed = Some(error.to_string());
+        }
         self.steered
     }
 
     fn tell(&mut self, event: Event) {
         let now_ms = self.begun.elapsed().as_millis() as u64;
-        self.core.on(event, now_ms, &mut self.rng, &mut self.acts);
+        self.core.on(event, now_ms, &mut self.acts);
     }
 
     /// Brings the core the faults since the last time. Returns whether there were any.
@@ -208,8 +204,8 @@ impl Body {
     /// Brings the core where all pages are. Returns how many are in memory.
     fn scan(&mut self) -> u64 {
         let now_ms = self.begun.elapsed().as_millis() as u64;
-        let Body { core, rng, acts, spaces, .. } = self;
-        spaces.scan(|event| core.on(event, now_ms, rng, acts))
+        let Body { core, acts, spaces, .. } = self;
+        spaces.scan(|event| core.on(event, now_ms, acts))
     }
 
     /// What the group is charged beside the pages that are steered takes room from them.
@@ -229,8 +225,8 @@ impl Body {
         while !self.acts.is_empty() {
             let mut acts = std::mem::take(&mut self.acts);
             let now_ms = self.begun.elapsed().as_millis() as u64;
-            let Body { core, rng, acts: next, spaces, .. } = self;
-            hand::carry_out(&mut acts, spaces, |event| core.on(event, now_ms, rng, next))?;
+            let Body { core, acts: next, spaces, .. } = self;
+            hand::carry_out(&mut acts, spaces, |event| core.on(event, now_ms, next))?;
         }
         Ok(())
     }

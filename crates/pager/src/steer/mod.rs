@@ -3,6 +3,10 @@
 
 mod body;
 mod hand;
+mod logged;
+mod replay;
 mod spaces;
 
-pub use body::{SteerError, Steered, Steering, SteeringOptions, can_steer};
+pub use body::{SteerError, Steered, Steering, can_steer};
+pub use logged::CoreOptions;
+pub use replay::{ReplayError, Replayed, replay};

@@ -102,6 +102,8 @@ pub enum Wish {
     Sent(Ticket),
     /// There is no room before this move has ended; a caller that still wishes for the frame then may ask again.
     Room(Ticket),
+    /// No more than the low watermark is free: the next step makes room. Ask again then, as for [`Self::Room`].
+    AfterStep,
     /// It is here, on its way, holds nothing, or there is no room for it.
     No,
 }

@@ -61,8 +61,8 @@ impl<E: Evict> Frames<E> {
         }
     }
 
-    /// The frame may be needed soon. With watermarks it comes into free frames above the low one; without, room is made for it as
-    /// for a demand. `insertion` says where it enters the order.
+    /// The frame may be needed soon. With watermarks it comes into free frames above the low one, which a step makes if there are
+    /// none; without, room is made for it as for a demand. `insertion` says where it enters the order.
     pub fn prefetch(
         &mut self,
         frame: Frame,
@@ -77,10 +77,13 @@ impl<E: Evict> Frames<E> {
         if !is_below || !mover.has_spare_moves() {
             return Wish::No;
         }
-        let accounts = &mover.state.accounts;
+        let accounts = &mut mover.state.accounts;
         let room = if !accounts.space.is_watched(0) {
             mover.room(0, cell.owner)
-        } else if accounts.space.is_above_low(0) && accounts.has_room(cell.owner, 0) {
+        } else if !accounts.space.is_above_low(0) {
+            accounts.space.begin_to_refill(0);
+            return Wish::AfterStep;
+        } else if accounts.has_room(cell.owner, 0) {
             Room::Free
         } else {
             Room::None

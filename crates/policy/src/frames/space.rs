@@ -155,6 +155,11 @@ impl Space {
         level.refilling
     }
 
+    /// Frames should be demoted until the high watermark is met, though no fewer than the low one are free.
+    pub(super) fn begin_to_refill(&mut self, tier: u8) {
+        self.level(tier).refilling = true;
+    }
+
     /// Like [`Self::wants_room`], without changing its state.
     pub(super) fn would_want_room(&self, tier: u8) -> bool {
         let level = self.at(tier);

@@ -68,22 +68,25 @@ impl<E: Evict> Paging<E> {
     /// for the page that faulted, as the page that leaves may be wished for.
     pub(super) fn wish(&mut self, room: Option<Ticket>, along: &mut Along<'_>) {
         let ahead = &mut self.ahead;
-        ahead.wanted.truncate(WISHES_MAX.saturating_sub(ahead.wishes.len()));
         ahead.wishes.extend(ahead.wanted.drain(..));
+        // The oldest are the least likely to be in time.
+        ahead.wishes.drain(..ahead.wishes.len().saturating_sub(WISHES_MAX));
         ahead.waits_for = room;
         if room.is_none() {
             self.send_for_wishes(along);
         }
     }
 
-    /// A move has ended: if the next wish waited for it, that is sent for; or given up where nothing has moved, so that a driver
-    /// whose every move is refused is not asked for ever.
+    /// A move has ended, so that there may be room for wishes that wait. One that waited for it is given up where nothing has
+    /// moved, so that a driver whose every move is refused is not asked for ever.
     pub(super) fn go_on_wishing(&mut self, ended: Ticket, outcome: Outcome, along: &mut Along<'_>) {
         if self.ahead.waits_for == Some(ended) {
             self.ahead.waits_for = None;
             if outcome != Outcome::Done {
                 self.ahead.wishes.pop_front();
             }
+        }
+        if self.ahead.waits_for.is_none() {
             self.send_for_wishes(along);
         }
     }
@@ -101,7 +104,6 @@ impl<E: Evict> Paging<E> {
             match self.frames.prefetch(frame, insertion, along.now, along.rng, &mut self.frame_acts) {
                 Wish::Sent(ticket) => {
                     self.counts.prefetched += 1;
-                    self.ahead.forgive(frame);
                     self.ahead.prefetcher.issued(page);
                     if one_by_one {
                         self.ahead.waits_for = Some(ticket);
@@ -111,6 +113,10 @@ impl<E: Evict> Paging<E> {
                 Wish::Room(ticket) => {
                     self.ahead.wishes.push_front(page);
                     self.ahead.waits_for = Some(ticket);
+                    break;
+                }
+                Wish::AfterStep => {
+                    self.ahead.wishes.push_front(page);
                     break;
                 }
                 Wish::No => {}

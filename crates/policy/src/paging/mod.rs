@@ -32,8 +32,8 @@
 //! what is reserved and never touched has no frame. `mremap` is an unmapping of the old range; a scan finds the pages at the new.
 //!
 //! **Prefetching** ([`crate::prefetch`]) hears of faults and first uses, and wishes for pages, which are fetched if they have a
-//! frame below. With watermarks a wish takes a page that is free above the low one, or is dropped. Without, room is made for one
-//! wish after another. Evictions pay for what has arrived: see [`Counts::pollution`].
+//! frame below. With watermarks a wish takes a page that is free above the low one, or waits for a step, which is due then.
+//! Without, room is made for one wish after another. Evictions pay for what has arrived: see [`Counts::pollution`].
 //!
 //! Invariants, held by [`Paging::audit`]: a frame and its page know each other; a frame without a page lies nowhere; pages that a
 //! prefetch threw out lie below.

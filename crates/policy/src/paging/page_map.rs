@@ -124,12 +124,6 @@ impl PageMap {
         self.frames_made
     }
 
-    /// How many pages have a frame.
-    #[cfg(test)]
-    pub fn len(&self) -> u32 {
-        self.frames_made - self.free_frames.len() as u32
-    }
-
     /// Of the first chunk that a range reaches into: its first page, and the numbers of its pages' frames plus one.
     pub fn next_chunk(&self, range: PageRange) -> Option<(u64, [u32; CHUNK as usize])> {
         if range.first >= range.end {
@@ -179,4 +173,48 @@ impl PageMap {
 #[inline]
 fn cell(chunk: u32, page: u64) -> Id {
     Id(chunk << CHUNK_LOG2 | (page % CHUNK) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// As an ordered map of pages would have it. A frame's number is given again once its page is gone.
+        #[test]
+        fn equals_an_ordered_map(ops in prop::collection::vec((0u64..300, 0u64..40, 0u8..6), 1..300)) {
+            let mut map = PageMap::default();
+            let mut naive = BTreeMap::<u64, Frame>::new();
+            for (page, pages, what) in ops {
+                let range = PageRange { first: page, end: page + pages };
+                match what {
+                    0 => {
+                        map.take(page);
+                        naive.remove(&page);
+                    }
+                    1 => {
+                        let mut found = Vec::new();
+                        let mut rest = range;
+                        while let Some((start, frames)) = map.next_chunk(rest) {
+                            let frames = (start..).zip(frames).filter(|(page, frame)| *frame > 0 && range.holds(*page));
+                            found.extend(frames.map(|(page, frame)| (page, Frame(frame - 1))));
+                            rest.first = start + CHUNK;
+                        }
+                        let expected: Vec<_> = naive.range(range.first..range.end).map(|(page, frame)| (*page, *frame)).collect();
+                        prop_assert_eq!(found, expected);
+                    }
+                    _ => {
+                        let frame = map.give(page).unwrap();
+                        prop_assert_eq!(map.page_of(frame), page);
+                        prop_assert_eq!(*naive.entry(page).or_insert(frame), frame);
+                    }
+                }
+                map.audit();
+                prop_assert_eq!(map.get(page), naive.get(&page).copied());
+                prop_assert_eq!(map.find(page + 1), naive.get(&(page + 1)).copied());
+                prop_assert_eq!(map.frames() as usize - map.free_frames.len(), naive.len());
+            }
+        }
+    }
 }

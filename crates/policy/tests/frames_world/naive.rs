@@ -399,7 +399,10 @@ impl Naive {
         let low = self.config.tiers[0].low;
         let room = if low == 0 {
             self.room(0, owner, "Prefetch")
-        } else if self.free(0) > low && !self.at_quota(owner, 0) {
+        } else if self.free(0) <= low {
+            self.refilling[0] = true;
+            return "AfterStep".to_owned();
+        } else if !self.at_quota(owner, 0) {
             Room::Free
         } else {
             Room::None

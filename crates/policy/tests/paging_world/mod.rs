@@ -1,4 +1,5 @@
 //! Events for the paging machine, and a driver that settles its acts when it is told to, in any order.
+#![allow(dead_code)] // Each test program uses its part.
 
 use proptest::prelude::*;
 use tiermem_base::Rng;

@@ -240,11 +240,12 @@ impl Naive {
                 return;
             }
             if self.watermarks.low > 0 && self.free_dram() <= self.watermarks.low {
-                continue;
+                self.refilling = true;
+                self.wishes.push_front(page);
+                return;
             }
             let insertion = self.prefetcher.insertion();
             let number = self.open(page, false, Why::Prefetch, insertion);
-            self.page(page).thrown_out = false;
             self.counts.prefetched += 1;
             self.prefetcher.issued(page);
             if self.watermarks.low == 0 {
@@ -289,6 +290,8 @@ impl Naive {
             if outcome != Outcome::Done {
                 self.wishes.pop_front();
             }
+        }
+        if self.waits_for.is_none() {
             self.send_for_wishes();
         }
     }

@@ -52,6 +52,8 @@ pub enum References {
         /// Frames of a granule.
         frames_log2: u32,
     },
+    /// Nothing: the live pager where nobody tells it of references. Frames of DRAM are kept free.
+    Faults,
 }
 
 /// The state in which a first touch finds a frame.
@@ -89,17 +91,17 @@ pub struct Setup {
 }
 
 impl Memory {
-    /// The size of the granules, if they are what a setup hears of.
-    fn granule_log2(&self, setup: Setup) -> Option<u32> {
-        match (self.references, setup.order) {
-            (References::ByGranule { frames_log2 }, Order::Named(_)) => Some(frames_log2),
-            _ => None,
+    /// What a setup hears of. Orders that know the trace hear each touch, so that they are the bounds that they are.
+    fn references_of(&self, setup: Setup) -> References {
+        match setup.order {
+            Order::Named(_) => self.references,
+            Order::Belady | Order::Fixed => References::Told,
         }
     }
 
     /// How the machine is made for these touches.
     fn config(&self, touches: &Touches, setup: Setup) -> Config {
-        let is_live = self.granule_log2(setup).is_some();
+        let is_live = self.references_of(setup) != References::Told;
         let mut tiers = self.tiers.clone();
         if let Some(dram) = tiers.first_mut().filter(|_| is_live) {
             let Watermarks { low, high } = Watermarks::of(dram.frames);

@@ -15,7 +15,7 @@ use super::belady::{Belady, Future};
 use super::slices::{self, SliceOrder};
 use super::touches::{Touches, Use};
 use super::world::World;
-use super::{FirstTouch, Memory, Order, Setup, fixed};
+use super::{FirstTouch, Memory, Order, References, Setup, fixed};
 
 /// Moves that a step begins at most, each time that one is due.
 const STEP_BUDGET: u32 = 16;
@@ -126,7 +126,10 @@ impl Run<'_> {
         let has_data = self.memory.first_touch == FirstTouch::Fetch;
         let mut driver = Driver {
             world: (!config.writes_told).then(|| World::new(self.touches.frames(), has_data)),
-            granule_log2: self.memory.granule_log2(self.setup),
+            granule_log2: match self.memory.references_of(self.setup) {
+                References::ByGranule { frames_log2 } => Some(frames_log2),
+                References::Told | References::Faults => None,
+            },
             in_place: config.tiers.iter().map(|tier| tier.in_place).collect(),
             counts: Counts { touches: self.touches.count(), ..Counts::default() },
             paging: Paging::new(config, policy)?,
@@ -158,7 +161,7 @@ impl Run<'_> {
 struct Driver<'a, E> {
     paging: Paging<E>,
     touches: &'a Touches,
-    /// Where the machine does not hear of writes.
+    /// Where the machine hears no more than a live pager.
     world: Option<World>,
     /// Where references are told by granule.
     granule_log2: Option<u32>,
@@ -222,7 +225,7 @@ impl<E: Evict> Driver<'_, E> {
         self.granules.extend(self.granule_log2.map(|log2| page >> log2));
         if !self.is_in_place(page) {
             self.fault(frame, page, write)?;
-        } else if self.granule_log2.is_none() {
+        } else if self.world.is_none() {
             self.tell(Event::Used { page, write });
         } else if self.paging.is_prefetched(page) {
             self.tell(Event::Fault { page, major: false, write });
@@ -314,7 +317,8 @@ impl<E: Evict> Driver<'_, E> {
 
     /// Settles the fetches whose time has come.
     fn end_fetches(&mut self) {
-        while let Some((_, ticket)) = self.fetches.pop_front_if(|(done, _)| *done <= self.done) {
+        while let Some((_, ticket)) = self.fetches.front().copied().filter(|(done, _)| *done <= self.done) {
+            self.fetches.pop_front();
             self.tell(Event::Settled { ticket, outcome: Outcome::Done });
         }
     }

@@ -179,7 +179,7 @@ impl Touches {
                 self.holds.grow_to(Id(number));
             }
             if let Look::Touches(every) = self.cut.look
-                && self.touches.len() > 0
+                && !self.touches.is_empty()
                 && (self.touches.len() as u32).is_multiple_of(every.max(1))
             {
                 self.looks.push(self.touches.len() as u32);
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn slices_are_records_of_one_time_and_looks_come_between() {
-        let at = |time_ns, pages| Access::new(time_ns, Op::Load, 0, pages * 4096);
+        let at = |time_ns, pages: u32| Access::new(time_ns, Op::Load, 0, pages * 4096);
         let records = [at(0, 2), at(0, 1), at(10, 4), at(35, 1), at(35, 1), at(39, 1)];
         let slices = |look| cut(&records, Cut { in_slices: true, look, ..Cut::in_order(4096) });
         let by_time = slices(Look::Nanos(20));

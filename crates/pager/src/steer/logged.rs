@@ -1,0 +1,172 @@
+//! The core with a log of what goes in and what comes out.
+//!
+//! A line for each event, with its time and its fields, and behind it one for each act that it brought. An act is settled by its number
+//! in the log. [`super::replay`] reads it.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use tiermem_base::Rng;
+use tiermem_policy::evict::any_policy::Order;
+use tiermem_policy::frames::{ConfigError, domains};
+use tiermem_policy::paging::{Act, Config, Counts, Event, Outcome, PageState, Paging, Ticket};
+use tiermem_policy::{evict, prefetch};
+
+/// The first word of a log, with its version.
+pub const MAGIC: &str = "tiermem-pager-log-1";
+
+/// How a core is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CoreOptions {
+    /// Who leaves; `None`: the kernel's own reclaim chooses, and nothing is paged out by advice.
+    pub evict: Option<evict::Named>,
+    /// What is fetched ahead.
+    pub prefetch: prefetch::Named,
+    /// Pages of DRAM: the group's limit.
+    pub dram_pages: u32,
+    /// Pages of flash.
+    pub swap_pages: u32,
+}
+
+/// The core, and its log if there is one.
+#[derive(Debug)]
+pub struct Logged {
+    core: Paging<Order>,
+    rng: Rng,
+    log: Option<Log>,
+}
+
+#[derive(Debug)]
+struct Log {
+    out: BufWriter<File>,
+    line: String,
+    acts: u64,
+    numbers: HashMap<Ticket, u64>,
+    failed: Option<io::Error>,
+}
+
+impl Logged {
+    /// A core without a log.
+    ///
+    /// # Errors
+    /// If it cannot be made so.
+    pub fn new(options: &CoreOptions) -> Result<Self, ConfigError> {
+        let mut config = Config::kernel(options.dram_pages, options.swap_pages);
+        config.prefetch = options.prefetch;
+        // Where the kernel chooses, the order is not asked.
+        let policy = options.evict.unwrap_or(evict::Named::Fifo);
+        let order = Order::new(policy, domains(&config.frames()), u64::from(options.dram_pages));
+        Ok(Logged { core: Paging::new(config, order)?, rng: Rng::seeded(0), log: None })
+    }
+
+    /// Writes a log from here on.
+    ///
+    /// # Errors
+    /// If the file cannot be made.
+    pub fn log_to(&mut self, path: &Path, options: &CoreOptions) -> io::Result<()> {
+        let mut out = BufWriter::new(File::create(path)?);
+        let CoreOptions { evict, prefetch, dram_pages, swap_pages } = options;
+        let evict = evict.map_or("kernel", evict::Named::name);
+        writeln!(out, "{MAGIC} {evict} {prefetch} {dram_pages} {swap_pages}")?;
+        self.log = Some(Log { out, line: String::new(), acts: 0, numbers: HashMap::new(), failed: None });
+        Ok(())
+    }
+
+    /// As [`Paging::on`].
+    pub fn on(&mut self, event: Event, now: u64, acts: &mut Vec<Act>) {
+        let before = acts.len();
+        self.core.on(event, now, &mut self.rng, acts);
+        if let Some(log) = &mut self.log {
+            log.write(&event, now, acts.get(before..).unwrap_or_default());
+        }
+    }
+
+    /// As [`Paging::is_due`].
+    pub fn is_due(&self) -> bool {
+        self.core.is_due()
+    }
+
+    /// As [`Paging::counts`].
+    pub fn counts(&self) -> Counts {
+        self.core.counts()
+    }
+
+    /// Ends the log.
+    ///
+    /// # Errors
+    /// If it is not whole.
+    pub fn end(self) -> io::Result<Counts> {
+        let counts = self.core.counts();
+        match self.log {
+            None => Ok(counts),
+            Some(Log { failed: Some(error), .. }) => Err(error),
+            Some(mut log) => log.out.flush().map(|()| counts),
+        }
+    }
+}
+
+impl Log {
+    fn write(&mut self, event: &Event, now: u64, acts: &[Act]) {
+        self.line.clear();
+        let numbers = &mut self.numbers;
+        // A text takes all that is written to it.
+        let _ = writeln!(self.line, "{now} {}", text(event, |ticket| numbers.remove(&ticket)));
+        for act in acts {
+            self.numbers.insert(act.ticket(), self.acts);
+            self.acts += 1;
+            let _ = writeln!(self.line, "> {}", act_text(act));
+        }
+        if self.failed.is_none()
+            && let Err(error) = self.out.write_all(self.line.as_bytes())
+        {
+            self.failed = Some(error);
+        }
+    }
+}
+
+/// An act, without its ticket.
+pub fn act_text(act: &Act) -> String {
+    match *act {
+        Act::PageOut { page, from, to, clean, .. } => {
+            let to = to.map_or(-1, i32::from);
+            format!("out {page} {from} {to} {}", u8::from(clean))
+        }
+        Act::Fetch { page, from, to, .. } => format!("fetch {page} {from} {to}"),
+    }
+}
+
+fn text(event: &Event, number_of: impl FnOnce(Ticket) -> Option<u64>) -> String {
+    match *event {
+        Event::Fault { page, major, write } => {
+            format!("fault {page} {} {}", u8::from(major), u8::from(write))
+        }
+        Event::Used { page, write } => format!("used {page} {}", u8::from(write)),
+        Event::Referenced { first, pages_log2 } => format!("referenced {first} {pages_log2}"),
+        Event::Found { pages, state } => {
+            let state = match state {
+                PageState::Present => "present",
+                PageState::Swapped => "swapped",
+                PageState::Absent => "absent",
+            };
+            format!("{state} {} {}", pages.first, pages.end)
+        }
+        Event::Discarded { pages } => format!("discarded {} {}", pages.first, pages.end),
+        Event::Unmapped { pages } => format!("unmapped {} {}", pages.first, pages.end),
+        Event::Settled { ticket, outcome } => {
+            let outcome = match outcome {
+                Outcome::Done => "done",
+                Outcome::Refused => "refused",
+                Outcome::Touched => "touched",
+            };
+            // Each ticket is settled once.
+            format!("{outcome} {}", number_of(ticket).unwrap_or(u64::MAX))
+        }
+        Event::Capacity { dram_pages, watermarks } => {
+            format!("capacity {dram_pages} {} {}", watermarks.low, watermarks.high)
+        }
+        Event::Step { budget } => format!("step {budget}"),
+    }
+}

@@ -1,0 +1,245 @@
+//! Replay of a log: the same events, through the same core, must give the same acts, one for one.
+
+use std::io::{self, BufRead};
+use std::str::FromStr;
+
+use tiermem_policy::paging::{Act, Counts, Event, Outcome, PageRange, PageState, Watermarks};
+
+use super::logged::{CoreOptions, Logged, MAGIC, act_text};
+
+/// A range of more pages is none of a program: 16 TiB.
+const RANGE_PAGES_MAX: u64 = 1 << 32;
+/// And so are more pages than that which are found at once: 64 GiB.
+const FOUND_PAGES_MAX: u64 = 1 << 24;
+
+/// What a log held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Events.
+    pub events: u64,
+    /// Acts, which were the same.
+    pub acts: u64,
+    /// What the core has counted.
+    pub counts: Counts,
+}
+
+/// Why a log was not replayed to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// It cannot be read.
+    #[error("cannot read the log: {0}")]
+    Read(#[from] io::Error),
+    /// A line that is none of a log.
+    #[error("line {line} of the log is {text:?}, which is {problem}")]
+    Line {
+        /// Its number, from 1.
+        line: u64,
+        /// What stands there, cut short.
+        text: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The core does something else now.
+    #[error("line {line}: the log has {logged:?}, and the core now answers {now:?}")]
+    Differs {
+        /// Its number, from 1.
+        line: u64,
+        /// What the log has; empty: no more acts.
+        logged: String,
+        /// What the core does; empty: no more acts.
+        now: String,
+    },
+}
+
+/// Replays a log.
+///
+/// # Errors
+/// At the first line that cannot be, or that differs.
+pub fn replay(log: impl BufRead) -> Result<Replayed, ReplayError> {
+    let mut lines = (1..).zip(log.lines());
+    let (_, first) = lines.next().unwrap_or((1, Ok(String::new())));
+    let first = first?;
+    let wrong = |line, text: &str, problem| {
+        let text = text.chars().take(80).collect();
+        ReplayError::Line { line, text, problem }
+    };
+    let options = options(&first).ok_or_else(|| wrong(1, &first, "not the beginning of a pager's log"))?;
+    let core = Logged::new(&options);
+    let mut core = core.map_err(|_| wrong(1, &first, "no configuration that can be"))?;
+    let mut replayed = Replayed::default();
+    let (mut acts, mut next): (Vec<Act>, usize) = (Vec::new(), 0);
+    for (line, text) in lines {
+        let text = text?;
+        if let Some(logged) = text.strip_prefix("> ") {
+            let now = acts.get(next).map_or_else(String::new, act_text);
+            if now != logged {
+                return Err(ReplayError::Differs { line, logged: logged.to_owned(), now });
+            }
+            next += 1;
+            continue;
+        }
+        if let Some(act) = acts.get(next) {
+            return Err(ReplayError::Differs { line, logged: String::new(), now: act_text(act) });
+        }
+        let (now_ms, event) = event(&text, &acts).ok_or_else(|| wrong(line, &text, "no event and no act"))?;
+        core.on(event, now_ms, &mut acts);
+        replayed.events += 1;
+    }
+    if let Some(act) = acts.get(next) {
+        return Err(ReplayError::Differs { line: 0, logged: String::new(), now: act_text(act) });
+    }
+    Ok(Replayed { acts: next as u64, counts: core.counts(), ..replayed })
+}
+
+fn options(line: &str) -> Option<CoreOptions> {
+    let mut words = line.split(' ');
+    let is_log = words.next() == Some(MAGIC);
+    let (evict, prefetch) = (words.next()?, words.next()?);
+    let options = CoreOptions {
+        evict: if evict == "kernel" { None } else { Some(evict.parse().ok()?) },
+        prefetch: prefetch.parse().ok()?,
+        dram_pages: number(words.next())?,
+        swap_pages: number(words.next())?,
+    };
+    (is_log && words.next().is_none()).then_some(options)
+}
+
+fn number<N: FromStr>(word: Option<&str>) -> Option<N> {
+    word?.parse().ok()
+}
+
+/// The time and the event of a line; acts are known by their numbers.
+fn event(line: &str, acts: &[Act]) -> Option<(u64, Event)> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let (now_ms, kind, fields) = (number(words.first().copied())?, *words.get(1)?, words.get(2..)?);
+    let flag = |word: &str| match word {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    };
+    let range = |first: &str, end: &str, most: u64| {
+        let pages = PageRange { first: first.parse().ok()?, end: end.parse().ok()? };
+        (pages.end.checked_sub(pages.first)? <= most).then_some(pages)
+    };
+    let found = |first: &str, end: &str, state| {
+        Some(Event::Found { pages: range(first, end, FOUND_PAGES_MAX)?, state })
+    };
+    let settled = |word: &str, outcome| {
+        let ticket = acts.get(word.parse::<usize>().ok()?)?.ticket();
+        Some(Event::Settled { ticket, outcome })
+    };
+    let event = match (kind, fields) {
+        ("fault", [page, major, write]) => {
+            Event::Fault { page: page.parse().ok()?, major: flag(major)?, write: flag(write)? }
+        }
+        ("used", [page, write]) => Event::Used { page: page.parse().ok()?, write: flag(write)? },
+        ("referenced", [first, log2]) => Event::Referenced {
+            first: first.parse().ok()?,
+            pages_log2: log2.parse().ok().filter(|log2| *log2 < 40)?,
+        },
+        ("present", [first, end]) => found(first, end, PageState::Present)?,
+        ("swapped", [first, end]) => found(first, end, PageState::Swapped)?,
+        ("absent", [first, end]) => {
+            Event::Found { pages: range(first, end, RANGE_PAGES_MAX)?, state: PageState::Absent }
+        }
+        ("discarded", [first, end]) => Event::Discarded { pages: range(first, end, RANGE_PAGES_MAX)? },
+        ("unmapped", [first, end]) => Event::Unmapped { pages: range(first, end, RANGE_PAGES_MAX)? },
+        ("done", [act]) => settled(act, Outcome::Done)?,
+        ("refused", [act]) => settled(act, Outcome::Refused)?,
+        ("touched", [act]) => settled(act, Outcome::Touched)?,
+        ("capacity", [dram_pages, low, high]) => Event::Capacity {
+            dram_pages: dram_pages.parse().ok()?,
+            watermarks: Watermarks { low: low.parse().ok()?, high: high.parse().ok()? },
+        },
+        ("step", [budget]) => Event::Step { budget: budget.parse().ok()? },
+        _ => return None,
+    };
+    Some((now_ms, event))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tiermem_base::Rng;
+    use tiermem_policy::{evict, prefetch};
+
+    /// A log of a program that sweeps and jumps, with refusals, scans and a limit that changes.
+    fn log(evict: Option<evict::Named>, prefetch: prefetch::Named) -> (String, Counts) {
+        let path = std::env::temp_dir()
+            .join(format!("tiermem-pager-log-{}-{prefetch}-{evict:?}", std::process::id()));
+        let options = CoreOptions { evict, prefetch, dram_pages: 256, swap_pages: 4096 };
+        let mut core = Logged::new(&options).unwrap();
+        core.log_to(&path, &options).unwrap();
+        let mut rng = Rng::seeded(3);
+        let mut in_swap = vec![false; 1000];
+        for now in 0..4000_u64 {
+            let page = if now % 3 == 0 { rng.below(1000) } else { now % 1000 };
+            let mut acts = Vec::new();
+            core.on(Event::Fault { page, major: in_swap[page as usize], write: false }, now, &mut acts);
+            if now % 64 == 0 {
+                core.on(Event::Step { budget: 64 }, now, &mut acts);
+            }
+            if now % 500 == 0 {
+                let state = if now % 1000 == 0 { PageState::Present } else { PageState::Swapped };
+                core.on(Event::Found { pages: PageRange { first: 10, end: 40 }, state }, now, &mut acts);
+                let dram_pages = 200 + (now / 100) as u32;
+                core.on(
+                    Event::Capacity { dram_pages, watermarks: Watermarks::of(dram_pages) },
+                    now,
+                    &mut acts,
+                );
+            }
+            while !acts.is_empty() {
+                for act in std::mem::take(&mut acts) {
+                    let outcome = if rng.below(10) == 0 { Outcome::Refused } else { Outcome::Done };
+                    if let (Act::PageOut { page, .. }, Outcome::Done) = (&act, outcome) {
+                        in_swap[*page as usize] = true;
+                    }
+                    core.on(Event::Settled { ticket: act.ticket(), outcome }, now, &mut acts);
+                }
+            }
+        }
+        let counts = core.end().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        (text, counts)
+    }
+
+    #[test]
+    fn the_same_events_give_the_same_acts() {
+        for evict in [None, Some(evict::Named::Lru), Some(evict::Named::Random), Some(evict::Named::Lhd)] {
+            for prefetch in prefetch::Named::ALL {
+                let (text, counts) = log(evict, prefetch);
+                let replayed = replay(text.as_bytes()).unwrap();
+                assert_eq!(replayed.counts, counts);
+                let acts = text.lines().filter(|line| line.starts_with('>')).count() as u64;
+                assert_eq!((replayed.acts, replayed.events), (acts, text.lines().count() as u64 - acts - 1));
+                assert!(acts > 0 || prefetch == prefetch::Named::None, "{prefetch}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_decision_that_differs_is_told_with_its_line() {
+        let (text, _) = log(Some(evict::Named::Lru), prefetch::Named::None);
+        let lines: Vec<&str> = text.lines().collect();
+        let at = lines.iter().position(|line| line.starts_with("> out")).unwrap();
+        let with = |line: Option<&str>| {
+            let mut lines = lines.clone();
+            match line {
+                Some(line) => lines[at] = line,
+                None => _ = lines.remove(at),
+            }
+            replay(lines.join("\n").as_bytes()).unwrap_err().to_string()
+        };
+        let line = at + 1;
+        assert!(
+            with(Some("> out 5 0 1 0")).starts_with(&format!("line {line}: the log has \"out 5 0 1 0\""))
+        );
+        assert!(with(None).contains(&format!("line {line}")));
+        for wrong in ["> fetch", "x", "5 fault 3", "5 done 99999999", "5 present 0 99999999999"] {
+            assert!(with(Some(wrong)).contains(&format!("line {line}")), "{wrong}");
+        }
+        assert!(replay(&b""[..]).is_err() && replay(&b"tiermem-pager-log-1 lru none 0 0\n"[..]).is_err());
+    }
+}

@@ -1,0 +1,219 @@
+//! Paging by hand: small stories with their acts, and what pages cost.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
+
+mod paging_world;
+
+use paging_world::{Op, World};
+use tiermem_policy::evict::lru::{Bump, Lru};
+use tiermem_policy::frames::{TierConfig, domains};
+use tiermem_policy::paging::{Config, Counts, Event, Outcome, PageRange, PageState, Paging, Watermarks};
+use tiermem_policy::prefetch;
+use tiermem_policy::prefetch::next_n::NextNParameters;
+
+/// The next page after each that faults.
+const NEXT: prefetch::Named = prefetch::Named::NextN(NextNParameters { degree: 1, offset: 0 });
+
+fn world(dram: u32, low: u32, high: u32, prefetch: prefetch::Named) -> World<Lru> {
+    let mut config = Config { prefetch, ..Config::kernel(dram, 1000) };
+    config.tiers[0] = TierConfig { low, high, ..TierConfig::memory(dram) };
+    of(config)
+}
+
+fn of(config: Config) -> World<Lru> {
+    let policy = Lru::new(vec![1.0; domains(&config.frames())], Bump::Always);
+    World::new(Paging::new(config, policy).unwrap())
+}
+
+impl World<Lru> {
+    fn on(&mut self, event: Event) -> Vec<String> {
+        let acts = self.run(Op::Event(event));
+        self.paging.audit();
+        acts
+    }
+    fn minor(&mut self, page: u64) -> Vec<String> {
+        self.on(Event::Fault { page, major: false, write: false })
+    }
+    fn major(&mut self, page: u64) -> Vec<String> {
+        self.on(Event::Fault { page, major: true, write: false })
+    }
+    fn find(&mut self, first: u64, end: u64, state: PageState) -> Vec<String> {
+        self.on(Event::Found { pages: PageRange { first, end }, state })
+    }
+    /// The oldest act has this outcome.
+    fn end(&mut self, outcome: Outcome) -> Vec<String> {
+        self.run(Op::Settled { nth: 0, outcome })
+    }
+    fn counts(&self) -> Counts {
+        self.paging.counts()
+    }
+}
+
+#[test]
+fn a_step_pages_out_the_coldest_between_the_watermarks_side_by_side() {
+    let mut world = world(6, 1, 3, prefetch::Named::None);
+    for page in [9, 3, 8, 2, 7] {
+        assert_eq!(world.minor(page), [] as [&str; 0]);
+    }
+    assert!(!world.paging.is_due(), "one is free");
+    world.minor(1);
+    world.on(Event::Used { page: 9, write: false });
+    assert!(world.paging.is_due());
+    // 3, 8 and 2 are the coldest; the kernel is told of pages in their order.
+    let out = ["#0 out 2 0 Some(1) false", "#1 out 3 0 Some(1) false", "#2 out 8 0 Some(1) false"];
+    assert_eq!(world.on(Event::Step { budget: 100 }), out);
+    assert_eq!(world.on(Event::Step { budget: 100 }), [] as [&str; 0], "what is on its way out is free soon");
+    // 2 went, 3 could not, 8 was used meanwhile.
+    world.end(Outcome::Done);
+    world.end(Outcome::Refused);
+    world.minor(8);
+    world.end(Outcome::Done);
+    assert_eq!([1, 2, 3, 7, 8, 9].map(|page| world.paging.tier(page).unwrap()), [0, 1, 0, 0, 0, 0]);
+    assert_eq!((world.counts().paged_out, world.counts().stayed), (1, 2));
+    world.minor(20);
+    world.minor(21);
+    assert_eq!(world.on(Event::Step { budget: 1 }).len(), 1, "no more than its budget");
+}
+
+#[test]
+fn what_the_kernel_brings_in_has_room_and_is_brought_down_afterwards() {
+    let mut world = world(4, 1, 1, prefetch::Named::None);
+    world.find(0, 10, PageState::Present);
+    assert_eq!((world.paging.space().used(0), world.paging.space().capacity(0)), (10, 4));
+    let acts = world.on(Event::Step { budget: 100 });
+    assert_eq!(acts.len(), 7);
+    assert_eq!((&acts[0][..], &acts[6][..]), ("#0 out 0 0 Some(1) false", "#6 out 6 0 Some(1) false"));
+    // Less DRAM, and less is kept free than would be left of it.
+    let watermarks = Watermarks { low: 5, high: 9 };
+    world.on(Event::Capacity { dram_pages: 2, watermarks });
+    assert_eq!(world.on(Event::Step { budget: 100 }).len(), 2);
+    // Faults find their frame where all moves are taken.
+    for page in 100..5000 {
+        world.minor(page);
+    }
+    assert_eq!(world.paging.space().used(0), 10 + 4900);
+}
+
+#[test]
+fn a_page_scan_is_right() {
+    let mut world = world(100, 1, 1, prefetch::Named::None);
+    world.find(0, 4, PageState::Present);
+    world.find(4, 8, PageState::Swapped);
+    assert_eq!(world.paging.tier(3).zip(world.paging.tier(4)), Some((0, 1)));
+    assert_eq!(world.counts(), Counts::default(), "what was there before is nobody's doing");
+    // The kernel took 2 and 3; 4 is back without a fault; 1 is gone.
+    world.find(2, 4, PageState::Swapped);
+    world.find(4, 5, PageState::Present);
+    world.find(1, 2, PageState::Absent);
+    assert_eq!(world.counts(), Counts { kernel_evicted: 2, returned: 1, ..Counts::default() });
+    // A major fault at a page that should be there tells the same as a scan.
+    world.major(0);
+    assert_eq!(world.counts().kernel_evicted, 3);
+    assert_eq!(
+        (0..5).map(|page| world.paging.tier(page)).collect::<Vec<_>>(),
+        [Some(0), None, Some(1), Some(1), Some(0)]
+    );
+}
+
+#[test]
+fn the_first_use_of_what_was_fetched_ahead_is_a_minor_fault_and_no_reference() {
+    let mut world = world(100, 1, 1, NEXT);
+    world.find(0, 8, PageState::Swapped);
+    assert_eq!(world.major(0), ["#0 in 1 1 0 Prefetch"]);
+    world.end(Outcome::Done);
+    // The granule was used, as 0 was; 1 lies in the swap cache, which looks like swap.
+    world.on(Event::Referenced { first: 0, pages_log2: 3 });
+    world.find(1, 2, PageState::Swapped);
+    assert!(world.paging.is_prefetched(1));
+    // Its first use fetches the next, which comes too late, and then what follows that.
+    assert_eq!(world.minor(1), ["#1 in 2 1 0 Prefetch"]);
+    assert_eq!(world.minor(2), ["#2 in 3 1 0 Prefetch"]);
+    let counts = Counts { faults: 1, prefetched: 3, prefetch_used: 2, prefetch_late: 1, ..Counts::default() };
+    assert_eq!(world.counts(), counts);
+    let Counts { prefetched, prefetch_used, prefetch_late, faults, .. } = counts;
+    assert_eq!(counts.accuracy(), prefetch_used as f64 / prefetched as f64);
+    assert_eq!(counts.coverage(), prefetch_used as f64 / (prefetch_used + faults) as f64);
+    assert_eq!(counts.lateness(), prefetch_late as f64 / prefetch_used as f64);
+}
+
+#[test]
+fn a_page_that_left_for_one_that_was_fetched_ahead_pollutes() {
+    let mut world = world(8, 2, 4, NEXT);
+    world.find(0, 6, PageState::Present);
+    world.find(50, 52, PageState::Swapped);
+    assert!(!world.paging.is_due());
+    assert_eq!(world.major(50), [] as [&str; 0], "no room above the low watermark");
+    assert!(world.paging.is_due(), "a wish waits");
+    assert_eq!(world.on(Event::Step { budget: 2 }).len(), 2);
+    assert_eq!(world.end(Outcome::Done), [] as [&str; 0]);
+    assert_eq!(world.end(Outcome::Done), ["#2 in 51 1 0 Prefetch"], "there is room now");
+    world.end(Outcome::Done);
+    // 51 arrived with less than four free: the next that leaves does so for it, the one after does not.
+    world.on(Event::Step { budget: 2 });
+    (0..2).for_each(|_| drop(world.end(Outcome::Done)));
+    world.major(3);
+    world.major(2);
+    assert_eq!((world.counts().polluted, world.counts().faults), (1, 3));
+    assert_eq!(world.counts().pollution(), 1.0 / 3.0);
+}
+
+#[test]
+fn pages_of_a_device_are_wished_for_before_they_were_seen() {
+    let stored = PageRange { first: 10, end: 20 };
+    let mut world = of(Config { stored, prefetch: NEXT, ..Config::kernel(100, 1000) });
+    assert_eq!(world.major(15), ["#0 in 16 1 0 Prefetch"]);
+    assert_eq!(world.major(19), [] as [&str; 0], "there is no page 20");
+    assert_eq!(world.minor(30), [] as [&str; 0]);
+    assert_eq!(world.counts().first_touches, 1, "15 and 19 held something");
+}
+
+#[test]
+fn watermarks_are_a_small_part_of_dram_and_not_too_much_of_a_large_one() {
+    for (dram, low, high) in
+        [(1, 0, 0), (2, 0, 0), (3, 1, 2), (64, 1, 2), (6400, 100, 200), (1 << 24, 8192, 16384)]
+    {
+        assert_eq!(Watermarks::of(dram), Watermarks { low, high }, "{dram}");
+        assert!(Config::kernel(dram, 1).frames().check().is_ok());
+    }
+}
+
+#[test]
+fn mappings_cost_nothing_and_pages_alone_a_chunk() {
+    let mut world = world(1 << 20, 1, 1, prefetch::Named::None);
+    let none = world.paging.metadata_bytes();
+    // 50 GiB reserved, and given back.
+    world
+        .run(Op::Event(Event::Unmapped { pages: PageRange { first: 1 << 30, end: (1 << 30) + (50 << 18) } }));
+    assert_eq!(world.paging.metadata_bytes(), none);
+    // A page in each of a hundred thousand mappings.
+    let pages = 100_000;
+    for mapping in 0..pages {
+        world.run(Op::Event(Event::Fault { page: mapping * 1000, major: false, write: true }));
+    }
+    let alone = (world.paging.metadata_bytes() - none) / pages;
+    assert!(alone < 360, "{alone} bytes for a page that is alone");
+    // As many side by side.
+    let before = world.paging.metadata_bytes();
+    let first = 1 << 40;
+    for page in first..first + pages {
+        world.run(Op::Event(Event::Fault { page, major: false, write: true }));
+    }
+    let dense = (world.paging.metadata_bytes() - before) / pages;
+    assert!(dense < 48, "{dense} bytes for a page with neighbours");
+}
+
+#[test]
+fn a_program_that_maps_and_unmaps_forever_costs_what_it_has_mapped_at_one_time() {
+    let mut world = world(1 << 20, 1, 1, prefetch::Named::None);
+    let mut bytes = Vec::new();
+    for round in 0..20u64 {
+        let pages = PageRange { first: round << 20, end: (round << 20) + 5000 };
+        for page in pages.first..pages.end {
+            world.run(Op::Event(Event::Fault { page, major: false, write: true }));
+        }
+        world.run(Op::Event(Event::Unmapped { pages }));
+        bytes.push(world.paging.metadata_bytes());
+        assert_eq!(world.paging.space().used(0), 0);
+    }
+    world.paging.audit();
+    assert_eq!(bytes[1], bytes[19]);
+}
