@@ -222,16 +222,21 @@ impl FaultTimes {
         let rest = (listing.elapsed() * LISTING_REST).max(REST_MIN);
         let after: Vec<_> =
             tasks.range((self.turn.0, self.turn.1 + 1)..).chain(tasks.range(..=self.turn)).collect();
-        let mut watched = Vec::new();
+        let (mut watched, mut refused) = (Vec::new(), None);
         for (pid, thread) in after.into_iter().take(THREADS_MAX) {
             self.turn = (*pid, *thread);
-            watched.extend(self.watch(*pid, *thread)?);
+            // One thread that may not be watched, as a program of another user's, is no reason to give up the others.
+            match self.watch(*pid, *thread) {
+                Ok(it) => watched.extend(it),
+                Err(error) => refused = Some(error),
+            }
         }
         let now = Instant::now();
-        if watched.is_empty() {
-            return Ok(Phase::Resting { until: now + rest });
+        match (watched.is_empty(), refused) {
+            (true, Some(refused)) => Err(refused),
+            (true, None) => Ok(Phase::Resting { until: now + rest }),
+            (false, _) => Ok(Phase::Open { since: now, rest, watched }),
         }
-        Ok(Phase::Open { since: now, rest, watched })
     }
 
     /// A thread; `None` if it has ended.
@@ -329,11 +334,15 @@ impl Watched {
         let Watched { pid, thread, pairs, .. } = *self;
         let (begun, address) = pairs.begun.filter(|_| !pairs.is_settled)?;
         let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
-        // The state stands behind the name, which may hold anything: D is a wait that no signal ends.
-        let is_waiting = stat.rsplit_once(") ")?.1.starts_with('D');
         let took = now.saturating_duration_since(begun);
-        is_waiting.then_some(TimedFault { pid, thread, address, begun, took, has_ended: false })
+        waits(&stat).then_some(TimedFault { pid, thread, address, begun, took, has_ended: false })
     }
+}
+
+/// Whether a thread waits for a disk, from its `stat`: the state stands behind the name, which may hold anything. D is a wait that no signal
+/// ends.
+fn waits(stat: &str) -> bool {
+    stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with("D "))
 }
 
 #[cfg(test)]
@@ -351,13 +360,10 @@ mod tests {
     const PAGE: usize = 4096;
     const PAGES: usize = 512;
 
-    fn at(ns: u64) -> Instant {
-        Instant::now() + Duration::from_secs(1000) + Duration::from_nanos(ns)
-    }
-
     #[test]
     fn a_major_fault_is_timed_from_the_last_beginning_of_its_thread() {
-        let (first, second, later) = (at(0), at(1000), at(2000));
+        let first = Instant::now();
+        let [second, later] = [1, 2].map(|us| first + Duration::from_micros(us));
         let mut pairs = Pairs::default();
         // A window opens within a fault.
         assert_eq!(pairs.ends(0x1000), None);
@@ -387,6 +393,26 @@ mod tests {
         let mut pairs = closed(Some(0x1000));
         pairs.loses();
         assert!(pairs.is_settled);
+    }
+
+    #[test]
+    fn a_rest_is_many_times_as_long_as_the_window_was() {
+        let since = Instant::now();
+        let end = since + Duration::from_millis(10);
+        let until = |now: Instant, rest| match followed(since, rest, end, now, Vec::new()) {
+            Phase::Resting { until } => until.duration_since(now),
+            phase => panic!("{phase:?}"),
+        };
+        assert_eq!(until(end, REST_MIN), Duration::from_millis(190));
+        assert_eq!(until(end, Duration::from_secs(2)), Duration::from_secs(2));
+        // Who comes late pays for it.
+        assert_eq!(until(since + Duration::from_secs(1), REST_MIN), Duration::from_secs(19));
+    }
+
+    #[test]
+    fn a_thread_waits_for_a_disk_by_its_state() {
+        assert!(waits("12 (a) S (b) D 1 12") && !waits("12 (a) D (b) S 1 12") && !waits("12 (a) R 1"));
+        assert!(!waits("") && !waits("12 (a"));
     }
 
     /// Windows are opened and closed without a wait.
