@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use tiermem_policy::evict::any_policy::WithPolicy;
 use tiermem_policy::evict::lru::{Bump, Lru};
 use tiermem_policy::evict::{Evict, Named};
-use tiermem_policy::frames::{TierConfig, domains};
+use tiermem_policy::frames::{References, TierConfig, domains};
 use tiermem_policy::paging::{Config, Event, Outcome, Paging, Watermarks};
 use tiermem_policy::prefetch;
 use tiermem_policy::prefetch::best_offset::BestOffsetParameters;
@@ -48,10 +48,11 @@ fn prefetcher() -> impl Strategy<Value = prefetch::Named> {
 /// DRAM with or without watermarks over swap with or without room for all.
 fn config() -> impl Strategy<Value = Config> {
     let sizes = (2u32..12, prop_oneof![3 => Just(100u32), 1 => 2u32..16]);
-    (sizes, 0u32..3, 0u32..3, 1u32..10, prefetcher()).prop_map(
-        |((dram, swap), low, more, moves_max, prefetch)| {
+    let references = prop_oneof![Just(References::Told), Just(References::Sampled)];
+    (sizes, 0u32..3, 0u32..3, 1u32..10, prefetcher(), references).prop_map(
+        |((dram, swap), low, more, moves_max, prefetch, references)| {
             let high = (low + more).min(dram - 1);
-            let mut config = Config { prefetch, moves_max, ..Config::kernel(dram, swap) };
+            let mut config = Config { prefetch, moves_max, references, ..Config::kernel(dram, swap) };
             config.tiers[0] = TierConfig { low: low.min(high), high, ..TierConfig::memory(dram) };
             config
         },
@@ -69,10 +70,7 @@ proptest! {
     #[test]
     fn equals_its_twin(config in config(), ops in prop::collection::vec(op(), 1..250)) {
         let mut world = World::new(lru(&config));
-        let TierConfig { frames: dram, low, high, .. } = config.tiers[0];
-        let watermarks = Watermarks { low, high };
-        let mut naive =
-            Naive::new(dram, config.tiers[1].frames, watermarks, config.moves_max, config.prefetch.build());
+        let mut naive = Naive::new(&config);
         for op in ops {
             let tickets: Vec<usize> = world.tickets.iter().map(|(_, number)| *number).collect();
             let expected = naive.run(op, &tickets);

@@ -1,13 +1,16 @@
 //! Report on a trace's memory needs: gathered in one pass ([`Gatherer`]), and drawn as
 //! one self-contained page ([`Report::to_html`]) that needs no network and, except for
-//! values under the pointer, no script. [`heatmap`] draws a program's use of its memory.
+//! values under the pointer, no script. [`heatmap`] draws a program's use of its memory, [`paged`] a run
+//! of it in less DRAM than it needs.
 #![forbid(unsafe_code)]
 
 mod chart;
+mod document;
 mod escape;
 mod gather;
 pub mod heatmap;
 mod page;
+pub mod paged;
 mod quantity;
 mod sampling;
 

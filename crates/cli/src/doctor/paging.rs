@@ -290,15 +290,6 @@ mod tests {
     }
 
     #[test]
-    fn fault_times_are_limited_where_the_kernel_may_not_be_watched() {
-        assert_eq!(fault_times(&Ok(false)).state, State::Yes);
-        assert_eq!(fault_times(&Ok(true)).state, State::Limited);
-        let refused = NotMeasured { source: std::io::ErrorKind::PermissionDenied.into(), advice: "root" };
-        let row = fault_times(&Err(refused));
-        assert_eq!((row.state, row.found.as_str(), row.advice), (State::No, "permission denied", "root"));
-    }
-
-    #[test]
     fn daemons_that_kill_are_told() {
         assert_eq!(oom_daemons(&[]).state, State::Yes);
         let row = oom_daemons(&["earlyoom"]);
@@ -311,6 +302,15 @@ mod tests {
         daemon.kill().unwrap();
         daemon.wait().unwrap();
         assert!(running(&["no-such-daemon"]).is_empty());
+    }
+
+    #[test]
+    fn fault_times_are_limited_where_the_kernel_may_not_be_watched() {
+        assert_eq!(fault_times(&Ok(false)).state, State::Yes);
+        assert_eq!(fault_times(&Ok(true)).state, State::Limited);
+        let refused = NotMeasured { source: std::io::ErrorKind::PermissionDenied.into(), advice: "root" };
+        let row = fault_times(&Err(refused));
+        assert_eq!((row.state, row.found.as_str(), row.advice), (State::No, "permission denied", "root"));
     }
 
     #[test]

@@ -33,7 +33,8 @@ pub struct Options {
     /// Format of the report.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Write the report to FILE [default: standard error, after the program's end].
+    /// Write the report to FILE; with --dram, FILE.html is a page and FILE.json has all figures [default: standard error, after the
+    /// program's end].
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// The program and its arguments.

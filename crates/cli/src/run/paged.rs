@@ -233,7 +233,7 @@ pub fn run(
     }
     let (report, notes) = run::run(&options, &stop).map_err(advise)?;
     say(&notes, &report.ended);
-    paged_report::write(&report, format, destination)
+    paged_report::write(&report, &options.command, format, destination)
         .map_err(|error| Failure::writing("the report", error))?;
     Failure::of_program(report.ended.status)
 }

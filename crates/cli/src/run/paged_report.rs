@@ -1,5 +1,6 @@
 //! Report on a run in less DRAM than the program needs: as a table for people, or with all its figures.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -7,6 +8,7 @@ use tiermem_base::{Bytes, Nanos};
 use tiermem_pager::cost;
 use tiermem_pager::run::{MeasuredTimes, Report, Slice, TierUse};
 use tiermem_pager::steer::Steered;
+use tiermem_report::paged::{PagedRun, PagedSlice};
 
 use crate::destination::Destination;
 use crate::output::{self, Cell, Format, Rows};
@@ -45,9 +47,18 @@ const TIERS: &[&str] = &["name", "capacity_bytes", "peak_bytes", "read_bytes", "
 const SLICES: &[&str] =
     &["at_s", "charged_bytes", "flash_bytes", "minor_faults", "major_faults", "read_bytes", "written_bytes"];
 
-/// Writes it.
-pub fn write(report: &Report, format: Format, destination: &Destination) -> io::Result<()> {
+/// Writes it: as a page if the file is named so.
+pub fn write(
+    report: &Report,
+    command: &[OsString],
+    format: Format,
+    destination: &Destination,
+) -> io::Result<()> {
     let mut out = destination.open()?;
+    if is_page(destination) {
+        out.write_all(page(report, command).to_html().as_bytes())?;
+        return out.flush();
+    }
     match format_of(format, destination) {
         Format::Table => write_table(&mut out, report),
         format => {
@@ -55,6 +66,38 @@ pub fn write(report: &Report, format: Format, destination: &Destination) -> io::
             output::write_record(&mut out, format, &record_row(report), &lists)?;
             out.flush()
         }
+    }
+}
+
+fn is_page(destination: &Destination) -> bool {
+    matches!(destination, Destination::File(path) if path.extension().is_some_and(|suffix| suffix == "html"))
+}
+
+fn page(report: &Report, command: &[OsString]) -> PagedRun {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let slice = |slice: &Slice| PagedSlice {
+        at_s: slice.at.as_secs_f64(),
+        dram_bytes: slice.charged_bytes,
+        flash_bytes: slice.flash_bytes,
+        minor_faults: slice.minor_faults,
+        major_faults: slice.major_faults,
+        read_bytes: slice.read_bytes,
+        written_bytes: slice.written_bytes,
+    };
+    PagedRun {
+        command: words.join(" "),
+        how: report.how.to_string(),
+        required_bytes: report.required_bytes,
+        dram_bytes: report.dram_bytes,
+        flash_peak_bytes: report.flash_peak_bytes,
+        real_s: report.real.as_secs_f64(),
+        cpu_s: (report.usage.user + report.usage.system).as_secs_f64(),
+        major_faults: report.major_faults,
+        fault_us: report.fault_times.map(|times| (times.p50_us, times.p99_us)),
+        prefetched: report.steered.as_ref().map(|it| (it.counts.prefetched, it.counts.prefetch_used)),
+        tcm_saved: report.tcm_saved(),
+        ended: report.ended.to_string(),
+        slices: report.slices.iter().map(slice).collect(),
     }
 }
 

@@ -60,7 +60,7 @@ What the policy hears (--references):
   told             each touch, in the order of the trace; DRAM is full to the last frame. The default for traces
   faults           what the live pager hears: faults, and first uses of what was fetched ahead. It keeps 1/64 to 1/32 of DRAM free.
                    The default for recordings
-  granule[=SIZE]   the same, and at each look (--look) which granules were touched
+  granule[=SIZE]   the same, and at each look (--look) which granules were touched: each of their pages is spared once
 
 A demoted frame that was not written since it was fetched needs no write: its copy on flash is kept while there is room. Moves take
 no time, except that a frame can be fetched ahead for --fetch-delay touches. The trace is held in memory, 8 bytes a touch (belady:

@@ -76,6 +76,13 @@ impl Peaks {
         }
     }
 
+    /// Takes the look in that follows the program's end: what it did until then counts, and that nothing is left of its memory does not.
+    pub fn add_end(&mut self, mut look: Look) {
+        let GroupUse { charged_bytes, swap_bytes, .. } = self.last.group;
+        (look.group.charged_bytes, look.group.swap_bytes) = (charged_bytes, swap_bytes);
+        self.add(look);
+    }
+
     /// What was charged at the last look.
     pub fn charged_now(&self) -> u64 {
         self.last.group.charged_bytes
@@ -151,6 +158,15 @@ mod tests {
             assert!(slices.is_sorted_by_key(|slice| slice.at));
             assert_eq!(slices.last().map_or(0, |slice| slice.at.as_millis() as u64), last);
         }
+    }
+
+    #[test]
+    fn the_end_of_the_program_is_no_end_of_its_memory() {
+        let mut peaks = Peaks::default();
+        (0..3).for_each(|number| peaks.add(look(number)));
+        peaks.add_end(Look { group: GroupUse { charged_bytes: 0, ..look(9).group }, ..look(9) });
+        let last = *peaks.slices().last().unwrap();
+        assert_eq!((last.charged_bytes, last.major_faults, peaks.charged_now()), (98, 7, 98));
     }
 
     #[test]

@@ -205,7 +205,7 @@ fn run_there(
     }
     let real = begun.elapsed();
     let status = program.wait().map_err(CaptureError::Wait)?;
-    looks.look();
+    looks.look_at_end();
     let steered = steering.map(Late::end);
     let Looks { mut peaks, is_of_machine, .. } = looks;
     // The kernel's own peaks miss nothing between two looks.
@@ -298,8 +298,20 @@ struct Looks<'a> {
 
 impl Looks<'_> {
     fn look(&mut self) {
-        // A group that does not tell for once is looked at again.
-        let Ok(group) = GroupUse::of(self.reservation.group()) else { return };
+        if let Some(look) = self.look_now() {
+            self.peaks.add(look);
+        }
+    }
+
+    fn look_at_end(&mut self) {
+        if let Some(look) = self.look_now() {
+            self.peaks.add_end(look);
+        }
+    }
+
+    /// `None` where the group does not tell for once: it is looked at again.
+    fn look_now(&mut self) -> Option<Look> {
+        let group = GroupUse::of(self.reservation.group()).ok()?;
         let (swapped_in, swapped_out) = match (group.swapped_in, group.swapped_out) {
             (Some(swapped_in), Some(swapped_out)) => (swapped_in, swapped_out),
             _ => {
@@ -310,7 +322,7 @@ impl Looks<'_> {
         };
         let foreign_bytes = self.used_bytes().saturating_sub(group.swap_places_bytes);
         let at = self.begun.elapsed();
-        self.peaks.add(Look { at, group, swapped_in, swapped_out, foreign_bytes });
+        Some(Look { at, group, swapped_in, swapped_out, foreign_bytes })
     }
 
     /// Bytes in the swap that was turned on for this run.

@@ -37,7 +37,9 @@ impl Watermarks {
 pub struct Config {
     /// DRAM, then slower tiers: two to four. The kernel pages out to the first that is not in place.
     pub tiers: Vec<TierConfig>,
-    /// How the eviction order hears of references: each at once, or when it names the page as a victim, which is spared once.
+    /// How the eviction order hears of references: each at once, or when it names the page as a victim, which is spared once. By
+    /// granule the second is safe: where each granule has a page that was used, all are spared alike, and the order is what it was.
+    /// Told at once, all pages would be put into the order of their addresses, which can double the faults of LRU.
     pub references: References,
     /// Whether each write is told. No live pager can tell.
     pub writes_told: bool,
@@ -62,7 +64,7 @@ impl Config {
         let swap = TierConfig { keeps_copies: false, ..TierConfig::storage(swap_pages.min(Id::COUNT_MAX)) };
         Config {
             tiers: vec![dram, swap],
-            references: References::Told,
+            references: References::Sampled,
             writes_told: false,
             moves_max: MOVES_MAX,
             prefetch: prefetch::Named::None,

@@ -32,7 +32,7 @@ pub(super) struct PageMap {
     pages: Column<u64>,
     frames_made: u32,
     free_frames: Vec<u32>,
-    /// The chunk that was found last.
+    /// The chunk that was found last. One that is free holds nothing, so it may be remembered until it is used again.
     last: Option<(u64, u32)>,
 }
 
@@ -109,7 +109,6 @@ impl PageMap {
         if *held == 0 {
             self.chunks.remove(&upper);
             self.free_chunks.push(chunk);
-            self.last = None;
         }
     }
 

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tiermem_policy::paging::{Counts, Event, Outcome, PageRange, PageState, Watermarks};
+use tiermem_policy::frames::{References, TierConfig};
+use tiermem_policy::paging::{Config, Counts, Event, Outcome, PageRange, PageState, Watermarks};
 use tiermem_policy::prefetch::{Demand, Insertion, Prefetch, Prefetcher, Why};
 
 use super::Op;
@@ -20,9 +21,11 @@ pub struct Page {
     pub lies: Lies,
     pub prefetched: bool,
     thrown_out: bool,
+    /// Was referenced since it came or was spared last.
+    bit: bool,
 }
 
-const NEW: Page = Page { lies: Lies::Nowhere, prefetched: false, thrown_out: false };
+const NEW: Page = Page { lies: Lies::Nowhere, prefetched: false, thrown_out: false, bit: false };
 
 #[derive(Clone, Copy, Debug)]
 struct Moving {
@@ -47,6 +50,8 @@ pub struct Naive {
     watermarks: Watermarks,
     refilling: bool,
     moves_max: usize,
+    /// Whether the order hears of references when it names a victim.
+    sampled: bool,
     prefetcher: Prefetcher,
     wanted: Vec<u64>,
     wishes: VecDeque<u64>,
@@ -57,7 +62,11 @@ pub struct Naive {
 }
 
 impl Naive {
-    pub fn new(dram: u32, swap: u32, watermarks: Watermarks, moves_max: u32, prefetcher: Prefetcher) -> Self {
+    pub fn new(config: &Config) -> Self {
+        let [TierConfig { frames: dram, low, high, .. }, TierConfig { frames: swap, .. }] = config.tiers[..]
+        else {
+            panic!("DRAM and swap");
+        };
         Naive {
             pages: BTreeMap::new(),
             order: Vec::new(),
@@ -65,10 +74,11 @@ impl Naive {
             opened: 0,
             dram,
             swap,
-            watermarks,
+            watermarks: Watermarks { low, high },
             refilling: false,
-            moves_max: moves_max as usize,
-            prefetcher,
+            moves_max: config.moves_max as usize,
+            sampled: config.references == References::Sampled,
+            prefetcher: config.prefetch.build(),
             wanted: Vec::new(),
             wishes: VecDeque::new(),
             waits_for: None,
@@ -110,10 +120,15 @@ impl Naive {
         self.order.retain(|other| *other != page);
     }
     fn touch(&mut self, page: u64) {
-        if self.order.contains(&page) {
+        if !self.order.contains(&page) {
+            return;
+        }
+        self.page(page).prefetched = false;
+        if self.sampled {
+            self.page(page).bit = true;
+        } else {
             self.leave(page);
             self.order.push(page);
-            self.page(page).prefetched = false;
         }
     }
     fn open(&mut self, page: u64, is_out: bool, why: Why, insertion: Insertion) -> usize {
@@ -127,8 +142,16 @@ impl Naive {
     }
     /// Sends the coldest page out, if there is one and a place for it.
     fn evict(&mut self, why: Why) -> Option<usize> {
-        let page = *self.order.first()?;
-        if self.free_moves() == 0 || self.in_swap() >= self.swap {
+        let mut page = *self.order.first().filter(|_| self.free_moves() > 0)?;
+        for _ in 0..63 {
+            if !std::mem::take(&mut self.page(page).bit) {
+                break;
+            }
+            self.order.rotate_left(1);
+            page = self.order[0];
+        }
+        self.page(page).bit = false;
+        if self.in_swap() >= self.swap {
             return None;
         }
         self.leave(page);
@@ -155,7 +178,7 @@ impl Naive {
         self.counts.prefetch_unused += u64::from(unused);
         self.leave(page);
         let cell = self.page(page);
-        (cell.lies, cell.prefetched) = (Lies::Swap, false);
+        (cell.lies, cell.prefetched, cell.bit) = (Lies::Swap, false, false);
         self.prefetcher.evicted(page, Why::Demand, unused);
     }
     /// What was used while it moved. One that leaves stays then.

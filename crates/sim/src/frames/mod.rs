@@ -110,7 +110,7 @@ impl Memory {
         let extent = touches.extent().filter(|_| self.first_touch == FirstTouch::Fetch);
         Config {
             tiers,
-            references: frames::References::Told,
+            references: if is_live { frames::References::Sampled } else { frames::References::Told },
             writes_told: !is_live,
             moves_max: MOVES_MAX,
             prefetch: setup.prefetch,
