@@ -20,10 +20,13 @@ pub struct Times {
 /// A row for each pair and each time; the second field names what is compared, as the caller calls it.
 pub fn rows(all: &[Times], fields: &'static [&'static str]) -> Rows {
     debug_assert_eq!(fields.len(), 8, "a name for each cell below");
-    let figures: [(&str, fn(&Times) -> Sample); 3] =
-        [("real", |times| times.real), ("user", |times| times.user), ("system", |times| times.system)];
     let mut rows = Vec::new();
-    for (name, figure) in figures {
+    for name in ["real", "user", "system"] {
+        let figure = |times: &Times| match name {
+            "real" => times.real,
+            "user" => times.user,
+            _ => times.system,
+        };
         for (at, second) in all.iter().enumerate() {
             for first in &all[at + 1..] {
                 // The first one named is the baseline of the others.
