@@ -137,6 +137,8 @@ def test_what_a_live_pager_hears_is_less_than_each_touch(tmp_path: pathlib.Path)
     told, same, by_granule, by_fault = faults
     # LRU keeps the hot page where it hears of its uses; where it hears of faults alone, the page is as cold as the others.
     assert told == same == by_granule == 400 < by_fault < 410
+    [kernel] = simulate(trace, "--dram", "400KiB", "--references", "faults", "--evict", "kernel")
+    assert (kernel["evict"], kernel["faults"]) == ("kernel", 400), "the kernel sees what is used"
     # A trace without times has no looks at times.
     wrong = [
         (["--references", "granule"], "--look"),

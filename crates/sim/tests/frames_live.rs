@@ -266,6 +266,18 @@ fn a_slice_may_be_a_sweep_forwards_or_backwards() {
 }
 
 #[test]
+fn the_kernel_sees_what_it_is_not_told() {
+    // A page is used all the time, while two hundred others pass.
+    let accesses: Vec<Access> = (0..600u64).flat_map(|other| [store(0), store(1 + other % 200)]).collect();
+    let faults = |references, order| {
+        one(&in_order(&accesses), &Memory { references, ..memory(100) }, order, NONE).faults
+    };
+    assert_eq!(faults(References::Told, LRU), 400);
+    assert_eq!(faults(References::Faults, Order::Kernel), 400);
+    assert!(faults(References::Faults, LRU) > 400, "the page is as cold as the others");
+}
+
+#[test]
 fn in_the_worst_order_what_faults_evicts_what_faults_next() {
     // 9 evicts 0, which then evicts 1. As the file has them, 9 evicts 2, which is not touched again.
     let slices: [&[u64]; 3] = [&[9], &[0, 1, 2], &[1, 0, 9]];

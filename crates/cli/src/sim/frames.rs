@@ -25,8 +25,8 @@ use crate::tiers;
 
 const HELP: &str = "\
 Examples:
-  tiermem sim frames app.rec --dram 512MiB --evict lru --evict belady
-  tiermem sim frames app.rec --overcommit 2 --evict lru --evict fixed --evict belady
+  tiermem sim frames app.rec --dram 512MiB --evict kernel --evict belady
+  tiermem sim frames app.rec --overcommit 2 --evict kernel --evict clock --evict belady
   tiermem sim frames trace.parquet --dram 50% --evict klru --prefetch none --prefetch leap
   tiermem sim frames app.rec --tier dram=256MiB --tier numa=256MiB --tier flash=2GiB --evict lru
   tiermem sim frames app.rec --config store.toml                        # over its [[tier]] tables
@@ -50,7 +50,9 @@ Tiers, fastest first, two to four of them, as KIND=SIZE:
   --config FILE takes kinds and capacities from the [[tier]] tables of a file that the servers read too.
 
 Policies (--evict): fifo, clock, clock2, lru, lru-lazy, slru, s4lru, klru, redis, random, lfu, lfu-da, arc, 2q, s3-fifo, sieve, lhd,
-  hyperbolic, cflru, and two that know the trace:
+  hyperbolic, cflru; the kernel's own reclaim; and two that know the trace:
+  kernel   what `tiermem run --evict kernel` leaves it to, taken for LRU: it sees for each page whether it was used, whatever
+           --references says
   belady   evicts the frame whose next touch is farthest: none has fewer faults over two tiers without a prefetcher
   fixed    DRAM holds the same frames all the time, those that fault most otherwise; any other faults at each run of its touches.
            It fetches nothing ahead, so it is one row whatever --prefetch says
@@ -58,8 +60,8 @@ Prefetchers (--prefetch): none, next-n, feedback-directed, best-offset, leap, re
 
 What the policy hears (--references):
   told             each touch, in the order of the trace; DRAM is full to the last frame. The default for traces
-  faults           what the live pager hears: faults, and first uses of what was fetched ahead. It keeps 1/64 to 1/32 of DRAM free.
-                   The default for recordings
+  faults           what `tiermem run --evict NAME` hears: faults, and first uses of what was fetched ahead. It keeps 1/64 to 1/32 of
+                   DRAM free. The default for recordings
   granule[=SIZE]   the same, and at each look (--look) which granules were touched: each of their pages is spared once
 
 A demoted frame that was not written since it was fetched needs no write: its copy on flash is kept while there is room. Moves take
@@ -176,11 +178,12 @@ impl FromStr for EvictName {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
+            "kernel" => Ok(EvictName(Order::Kernel)),
             "belady" => Ok(EvictName(Order::Belady)),
             "fixed" => Ok(EvictName(Order::Fixed)),
             _ => {
                 let named = text.parse().map(Order::Named);
-                named.map(EvictName).map_err(|error: String| format!("{error}, belady, fixed"))
+                named.map(EvictName).map_err(|error: String| format!("{error}, kernel, belady, fixed"))
             }
         }
     }
@@ -285,7 +288,7 @@ impl Options {
                     setups.push(Setup { order, prefetch: prefetch::Named::None });
                     continue;
                 }
-                Order::Belady => order,
+                Order::Kernel | Order::Belady => order,
             };
             setups.extend(self.prefetch.iter().map(|&prefetch| Setup { order, prefetch }));
         }
@@ -337,6 +340,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 fn row(setup: Setup, required: Bytes, dram_bytes: u64, counts: &Counts) -> Vec<Cell> {
     let evict = match setup.order {
         Order::Named(named) => named.name(),
+        Order::Kernel => "kernel",
         Order::Belady => "belady",
         Order::Fixed => "fixed",
     };

@@ -34,6 +34,8 @@ use belady::Future;
 pub enum Order {
     /// One that can be had live.
     Named(Named),
+    /// The kernel's own reclaim, taken for LRU: it sees an accessed bit for each page, and does not depend on what is told.
+    Kernel,
     /// [`belady`].
     Belady,
     /// [`fixed`].
@@ -91,11 +93,12 @@ pub struct Setup {
 }
 
 impl Memory {
-    /// What a setup hears of. Orders that know the trace hear each touch, so that they are the bounds that they are.
+    /// What a setup hears of. Orders that know the trace hear each touch, so that they are the bounds that they are; the kernel
+    /// need not be told.
     fn references_of(&self, setup: Setup) -> References {
         match setup.order {
             Order::Named(_) => self.references,
-            Order::Belady | Order::Fixed => References::Told,
+            Order::Kernel | Order::Belady | Order::Fixed => References::Told,
         }
     }
 

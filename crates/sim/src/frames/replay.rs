@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Debug;
 
 use tiermem_base::Rng;
-use tiermem_policy::evict::Evict;
 use tiermem_policy::evict::any_policy::WithPolicy;
+use tiermem_policy::evict::{Evict, Named};
 use tiermem_policy::frames::{ConfigError, Frame, domains};
 use tiermem_policy::paging::{self, Act, Event, Outcome, PageRange, PageState, Paging, Ticket};
 use tiermem_policy::prefetch::Why;
@@ -113,6 +113,7 @@ impl Run<'_> {
         let capacity = if domains(&config) == 1 { u64::from(config.tiers[0].frames) } else { 0 };
         match self.setup.order {
             Order::Named(named) => named.build(domains(&config), capacity, self),
+            Order::Kernel => Named::Lru.build(domains(&config), capacity, self),
             Order::Belady => {
                 let belady = Belady::new(domains(&config), self.future, self.touches.touches());
                 self.over(belady)
