@@ -16,7 +16,7 @@ pub use register::Register;
 
 use std::path::{Path, PathBuf};
 
-use tiermem_sys::control_group::{Group, Hierarchy, Limit, Version};
+use tiermem_sys::control_group::{Group, Hierarchy, Limit, Version, avoid_oom_daemon};
 use tiermem_sys::memory;
 
 use register::Entry;
@@ -166,7 +166,7 @@ fn make(locked: &register::Locked<'_>, entry: &mut Entry, limits: &Limits) -> Re
         // A program of which a part was killed does not work any more. Kernels before 4.19 have no such thing.
         let _ = group.set_killed_together(true);
         // It may not be there, or not listen.
-        let _ = group.avoid_oom_daemon();
+        let _ = avoid_oom_daemon(&group);
     }
     Ok(group)
 }

@@ -7,7 +7,8 @@ use tiermem_place::run::welch::Sample;
 
 use super::ended::Ended;
 use super::error::RunError;
-use super::program_run::{AskedHow, Note, Options, run};
+use super::how::AskedHow;
+use super::program_run::{Note, Options, run};
 use super::report::Report;
 
 /// The trials of one way.

@@ -7,23 +7,13 @@ use tiermem_sys::control_group::Group;
 use tiermem_sys::perf::FaultTimes;
 
 use super::peaks::Peaks;
+use super::report::MeasuredTimes;
 
 /// Times above that count as that.
 const TIME_NS_MAX: u64 = 60_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 /// How often is looked whether anything is paged yet.
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
-
-/// Times of major faults.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MeasuredTimes {
-    /// Half of the faults took at most that, in microseconds.
-    pub p50_us: f64,
-    /// 99 of 100 took at most that.
-    pub p99_us: f64,
-    /// Faults that were measured.
-    pub count: u64,
-}
 
 /// The measurement, which begins when something is in swap: until then there is nothing to measure.
 #[derive(Debug)]

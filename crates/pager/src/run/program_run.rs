@@ -18,6 +18,7 @@ use super::ended::{Ended, Full};
 use super::error::RunError;
 use super::fault_times::Times;
 use super::group_use::GroupUse;
+use super::how::{AskedHow, How};
 use super::peaks::{Look, Peaks};
 use super::report::Report;
 use crate::machine::{Left, Limits, MachineError, Reservation};
@@ -30,36 +31,6 @@ const PAGE_BYTES: u64 = 4096;
 
 /// Characters of a command that a list of runs names.
 const COMMAND_CHARS: usize = 200;
-
-/// By what a program is paged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// By the kernel alone: a limit and swap.
-    Swap,
-    /// By the kernel, which is told what leaves and what comes.
-    Kernel,
-}
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AskedHow {
-    /// [`How::Kernel`] where that can be had, else [`How::Swap`].
-    #[default]
-    Auto,
-    /// [`How::Swap`].
-    Swap,
-    /// [`How::Kernel`].
-    Kernel,
-}
-
-impl fmt::Display for How {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            How::Swap => "swap",
-            How::Kernel => "kernel",
-        })
-    }
-}
 
 /// Options of a run.
 #[derive(Clone, Debug)]

@@ -5,8 +5,7 @@ use std::time::Duration;
 use tiermem_sys::child::Usage;
 
 use super::ended::Ended;
-use super::fault_times::MeasuredTimes;
-use super::program_run::How;
+use super::how::How;
 use crate::cost;
 use crate::steer::Steered;
 
@@ -75,6 +74,17 @@ pub struct Slice {
     pub read_bytes: u64,
     /// Written to swap in it.
     pub written_bytes: u64,
+}
+
+/// Times of major faults.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeasuredTimes {
+    /// Half of the faults took at most that, in microseconds.
+    pub p50_us: f64,
+    /// 99 of 100 took at most that.
+    pub p99_us: f64,
+    /// Faults that were measured.
+    pub count: u64,
 }
 
 /// The use of a tier.

@@ -1,6 +1,6 @@
 //! Configuration of the machine, set when it is made.
 
-use super::event::PageRange;
+use super::page_range::PageRange;
 use crate::Id;
 use crate::frames::{self, References, TierConfig};
 use crate::prefetch;

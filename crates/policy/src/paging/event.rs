@@ -1,30 +1,9 @@
 //! Events that go into the machine, and acts that come out.
 
 use super::config::Watermarks;
+use super::page_range::PageRange;
 use crate::moves::{Outcome, Ticket};
 use crate::prefetch::Why;
-
-/// Pages that follow each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PageRange {
-    /// The first page.
-    pub first: u64,
-    /// Behind the last one.
-    pub end: u64,
-}
-
-impl PageRange {
-    /// One page.
-    pub fn one(page: u64) -> Self {
-        PageRange { first: page, end: page.saturating_add(1) }
-    }
-
-    /// Whether the page is among them.
-    #[inline]
-    pub fn holds(&self, page: u64) -> bool {
-        self.first <= page && page < self.end
-    }
-}
 
 /// The state in which a page scan finds a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,8 +3,9 @@
 use super::ahead::Ahead;
 use super::config::Config;
 use super::counts::Counts;
-use super::event::{Act, Event, PageRange};
+use super::event::{Act, Event};
 use super::page_map::PageMap;
+use super::page_range::PageRange;
 use crate::evict::Evict;
 use crate::frames::{self, ConfigError, Frame, Frames, Space};
 use crate::prefetch::{Demand, Prefetch, Why};

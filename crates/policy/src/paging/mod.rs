@@ -45,11 +45,14 @@ mod counts;
 mod event;
 mod machine;
 mod page_map;
+mod page_range;
 mod reconcile;
+mod wishes;
 
 pub use config::{Config, GRANULE_BYTES, LOOK_NS, Watermarks};
 pub use counts::Counts;
-pub use event::{Act, Event, PageRange, PageState};
+pub use event::{Act, Event, PageState};
 pub use machine::Paging;
+pub use page_range::PageRange;
 
 pub use crate::moves::{Outcome, Ticket};

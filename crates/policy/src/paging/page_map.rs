@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::event::PageRange;
+use super::page_range::PageRange;
 use crate::Id;
 use crate::column::Column;
 use crate::frames::Frame;

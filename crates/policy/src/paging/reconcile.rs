@@ -1,8 +1,9 @@
 //! What has become of pages: acts that were settled, page scans, ranges that are gone.
 
-use super::event::{PageRange, PageState};
+use super::event::PageState;
 use super::machine::{Along, Paging};
 use super::page_map::CHUNK;
+use super::page_range::PageRange;
 use crate::evict::Evict;
 use crate::frames::{End, Frame, View};
 use crate::moves::{Outcome, Ticket};

@@ -4,7 +4,7 @@
 //! another frame between. One frame of DRAM serves those frames in turn, so that the set has one less, unless DRAM holds all.
 //! Nothing is chosen before the end of the trace, so this is a bound for whoever places pages once and never moves them.
 
-use super::replay::Counts;
+use super::counts::Counts;
 use super::touches::{Touches, Use};
 use super::{FirstTouch, Memory};
 

@@ -11,6 +11,7 @@
 //! Source: Wang 2024, chapter 4: a hybrid pool of DRAM and flash under a program.
 
 pub mod belady;
+mod counts;
 pub mod fixed;
 pub mod replay;
 mod slices;
@@ -24,7 +25,8 @@ use tiermem_policy::frames::{self, TierConfig};
 use tiermem_policy::paging::{Config, PageRange, Watermarks};
 use tiermem_policy::prefetch;
 
-pub use replay::{Counts, ReplayError};
+pub use counts::Counts;
+pub use replay::ReplayError;
 pub use touches::{Cut, Look, TooLarge, Touches, TouchesError};
 
 use belady::Future;

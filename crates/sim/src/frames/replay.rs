@@ -8,10 +8,11 @@ use tiermem_base::Rng;
 use tiermem_policy::evict::any_policy::WithPolicy;
 use tiermem_policy::evict::{Evict, Named};
 use tiermem_policy::frames::{ConfigError, Frame, domains};
-use tiermem_policy::paging::{self, Act, Event, Outcome, PageRange, PageState, Paging, Ticket};
+use tiermem_policy::paging::{Act, Event, Outcome, PageRange, PageState, Paging, Ticket};
 use tiermem_policy::prefetch::Why;
 
 use super::belady::{Belady, Future};
+use super::counts::Counts;
 use super::slices::{self, SliceOrder};
 use super::touches::{Touches, Use};
 use super::world::World;
@@ -19,32 +20,6 @@ use super::{FirstTouch, Memory, Order, References, Setup, fixed};
 
 /// Moves that a step begins at most, each time that one is due.
 const STEP_BUDGET: u32 = 16;
-
-/// Counts of the replay.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counts {
-    /// Touches of frames.
-    pub touches: u64,
-    /// Touches that had to wait for their frame to be fetched.
-    pub faults: u64,
-    /// The least of the faults in the orders that are tried within slices; the same where the order is known.
-    pub faults_low: u64,
-    /// The most of them.
-    pub faults_high: u64,
-    /// What the machine counted.
-    pub paging: paging::Counts,
-    /// Bytes fetched from tiers that cannot be used in place.
-    pub read_bytes: u64,
-    /// Bytes sent to such tiers.
-    pub written_bytes: u64,
-}
-
-impl Counts {
-    /// Faults over touches; 0 without.
-    pub fn fault_ratio(&self) -> f64 {
-        self.faults as f64 / self.touches.max(1) as f64
-    }
-}
 
 /// Why a simulation cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

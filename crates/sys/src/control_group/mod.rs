@@ -13,6 +13,7 @@ mod group;
 mod hierarchy;
 mod kill;
 mod limits;
+mod oom_daemon;
 mod reclaim;
 #[cfg(test)]
 mod tests;
@@ -24,5 +25,6 @@ pub use events::Events;
 pub use group::Group;
 pub use hierarchy::Hierarchy;
 pub use limits::Limit;
+pub use oom_daemon::avoid_oom_daemon;
 pub use version::Version;
 pub use watch::{PressureLevel, Watch};

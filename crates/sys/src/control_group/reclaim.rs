@@ -1,7 +1,5 @@
 //! Proactive reclaim: memory is reclaimed from a group before its limit does it.
 
-use rustix::fs::{XattrFlags, setxattr};
-
 use super::error::GroupError;
 use super::files::{self, NEEDS_VERSION_1};
 use super::group::Group;
@@ -101,18 +99,6 @@ impl Group {
         const ATTEMPTED: &str = "set what happens out of memory in";
         let file = self.existing(ATTEMPTED, OOM_1, NEEDS_VERSION_1)?;
         files::write(ATTEMPTED, &file, if waits { "1" } else { "0" })
-    }
-
-    /// Asks `systemd-oomd`, which kills groups that swap, to choose others first: as `ManagedOOMPreference=avoid` does. It hears a group of
-    /// root alone.
-    ///
-    /// # Errors
-    /// With version 1, of which it knows nothing; the system's error.
-    pub fn avoid_oom_daemon(&self) -> Result<(), GroupError> {
-        const ATTEMPTED: &str = "ask systemd-oomd to spare";
-        self.existing(ATTEMPTED, "cgroup.events", files::NEEDS_VERSION_2)?;
-        setxattr(self.path(), "user.oomd_avoid", b"1", XattrFlags::empty())
-            .map_err(|error| GroupError::io(ATTEMPTED, self.path(), error.into()))
     }
 
     /// Has the kernel kill all processes of the group when it has to kill one.

@@ -1,0 +1,29 @@
+//! Counts of a replay.
+
+use tiermem_policy::paging;
+
+/// Counts of the replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Touches of frames.
+    pub touches: u64,
+    /// Touches that had to wait for their frame to be fetched.
+    pub faults: u64,
+    /// The least of the faults in the orders that are tried within slices; the same where the order is known.
+    pub faults_low: u64,
+    /// The most of them.
+    pub faults_high: u64,
+    /// What the machine counted.
+    pub paging: paging::Counts,
+    /// Bytes fetched from tiers that cannot be used in place.
+    pub read_bytes: u64,
+    /// Bytes sent to such tiers.
+    pub written_bytes: u64,
+}
+
+impl Counts {
+    /// Faults over touches; 0 without.
+    pub fn fault_ratio(&self) -> f64 {
+        self.faults as f64 / self.touches.max(1) as f64
+    }
+}
