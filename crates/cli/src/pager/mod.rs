@@ -21,12 +21,17 @@ Examples:
   tiermem pager status --format json
   tiermem pager replay app.log                      # of tiermem run --dram 2GiB --flash 8GiB --log app.log -- ./app";
 
+const REPLAY_EXAMPLE: &str = "\
+Example:
+  tiermem run --dram 2GiB --flash 8GiB --log app.log -- ./app && tiermem pager replay app.log";
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the paged programs that run; take away what killed runs have left.
     Status(status::Options),
     /// Replay a log of `tiermem run --dram --log`: the same events must give the same acts.
+    #[command(after_help = REPLAY_EXAMPLE)]
     Replay {
         /// The log.
         #[arg(value_name = "LOG")]

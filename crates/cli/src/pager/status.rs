@@ -8,6 +8,9 @@ use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 
 const HELP: &str = "\
+Example:
+  tiermem pager status --format json
+
 Also takes away what runs that were killed have left, once their programs have ended.
 
 Fields:
