@@ -169,6 +169,21 @@ impl PagedArgs {
         given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
 
+    /// Fails if the kernel alone is to page the program, and something is asked of steering.
+    fn check_steering(&self) -> Result<(), Failure> {
+        let asked = [
+            ("--evict", self.evict.is_some()),
+            ("--prefetch", self.prefetch.is_some()),
+            ("--log", self.log.is_some()),
+        ];
+        match asked.into_iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) if self.how == Some(AskedHow::Swap) => Err(Failure::usage(anyhow!(
+                "{name} is for --how kernel or auto; with --how swap nothing steers the program"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn limits(&self) -> Result<Limits, Failure> {
         let limits = |dram_bytes, flash: Option<FlashSize>| Limits {
             dram_bytes,
@@ -216,6 +231,7 @@ pub fn run(
     format: Format,
     destination: &Destination,
 ) -> Result<(), Failure> {
+    args.check_steering()?;
     let options = Options {
         command,
         limits: args.limits()?,

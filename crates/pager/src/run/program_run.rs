@@ -26,6 +26,8 @@ use crate::steer::{CoreOptions, Steered, Steering, can_steer};
 
 /// Between two looks at a group: a look takes about 0.1 ms.
 const LOOKS_APART: Duration = Duration::from_millis(50);
+/// Looks take one part in this number of the time at most: a group of very many processes takes longer.
+const LOOKS_SHARE: u32 = 50;
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -76,6 +78,8 @@ pub enum Note {
     NotSteered(String),
     /// The log is not whole.
     LogNotWhole(String),
+    /// No log was written, as there was nothing to steer.
+    NoLog,
     /// Something could not be taken away.
     NotTakenAway(String),
 }
@@ -93,6 +97,7 @@ impl fmt::Display for Note {
                 path.display()
             ),
             Note::LogNotWhole(error) => write!(f, "the log is not whole: {error}"),
+            Note::NoLog => write!(f, "no log was written: nothing of the program was in swap"),
             Note::NotSteered(reason) => write!(f, "paged by the kernel alone (--how swap): {reason}"),
             Note::NotTakenAway(error) => {
                 write!(f, "{error}; the next `tiermem run --dram` or `tiermem pager status` tries again")
@@ -120,15 +125,20 @@ pub fn run(options: &Options, stop: &Stop) -> Result<(Report, Vec<Note>), RunErr
     let reservation = Reservation::make(&options.limits, &shown(&options.command))?;
     match run_there(options, &reservation, &mut command, is_steered, stop) {
         Ok(report) => {
-            if let Some(Steered { gave_up, log_failed, .. }) = &report.steered {
+            if let Some(Steered { gave_up, log_failed, has_begun, .. }) = &report.steered {
                 notes.extend(gave_up.clone().map(Note::NotSteered));
                 notes.extend(log_failed.clone().map(Note::LogNotWhole));
+                notes.extend(
+                    (options.log.is_some() && gave_up.is_none() && !has_begun).then_some(Note::NoLog),
+                );
             }
             notes.extend(leave(reservation, &options.keeper));
             Ok((report, notes))
         }
         Err(error) => {
-            // A program that could not be started has left nothing in the group. One whose end could not be awaited goes on.
+            // A program that could not be started has left nothing in the group. Of one that was, only its end could not be awaited:
+            // it goes on, and its limits with it.
+            let _ = stop.wait_for_program();
             let _ = leave(reservation, &options.keeper);
             Err(error)
         }
@@ -168,8 +178,9 @@ fn run_there(
         if Instant::now() < next_look {
             continue;
         }
-        next_look = Instant::now() + LOOKS_APART;
+        let look_begun = Instant::now();
         looks.look();
+        next_look = Instant::now() + LOOKS_APART.max(look_begun.elapsed() * LOOKS_SHARE);
         if let Some(steering) = &mut steering {
             steering.look(group, &looks.peaks);
         }

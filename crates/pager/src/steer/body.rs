@@ -68,12 +68,12 @@ pub fn can_steer() -> Result<(), SteerError> {
 /// What steering has done.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Steered {
+    /// Whether there was anything to steer.
+    pub has_begun: bool,
     /// What the core has counted.
     pub counts: Counts,
     /// Faults of which nothing is known but that there were some.
     pub events_lost: u64,
-    /// Processor time of the thread.
-    pub cpu: Duration,
     /// Why the log is not whole.
     pub log_failed: Option<String>,
     /// Why it ended before the program, if it did: the program went on, unsteered.
@@ -107,7 +107,7 @@ impl Steering {
             begun: Instant::now(),
             acts: Vec::new(),
             faults: Vec::new(),
-            steered: Steered::default(),
+            steered: Steered { has_begun: true, ..Steered::default() },
             charged_bytes: charged_bytes.clone(),
         };
         // What is in memory and in swap already is told by a scan of each process.
@@ -148,7 +148,8 @@ struct Body {
 impl Body {
     fn run(mut self, stop: &AtomicBool) -> Steered {
         if self.options.evict.is_none() {
-            let watermarks = Watermarks::default();
+            // None is ever without a free page, so that wishes are sent for together.
+            let watermarks = Watermarks::of(UNLIMITED_PAGES);
             self.tell(Event::Capacity { dram_pages: UNLIMITED_PAGES, watermarks });
         }
         let (mut pause, mut next_scan) = (PAUSE_MIN, Instant::now());
@@ -172,7 +173,6 @@ impl Body {
             }
         }
         self.drain();
-        self.steered.cpu = cpu_time::thread_cpu_time();
         self.steered.counts = self.core.counts();
         if let Err(error) = self.core.end() {
             self.steered.log_failed = Some(error.to_string());
@@ -181,8 +181,12 @@ impl Body {
     }
 
     fn tell(&mut self, event: Event) {
-        let now_ms = self.begun.elapsed().as_millis() as u64;
+        let now_ms = self.now_ms();
         self.core.on(event, now_ms, &mut self.acts);
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
     }
 
     /// Brings the core the faults since the last time. Returns whether there were any.
@@ -192,9 +196,11 @@ impl Body {
         // Each processor tells its own in order.
         faults.sort_by_key(|fault| fault.at);
         let has_faulted = !faults.is_empty();
+        let now_ms = self.now_ms();
         for fault in faults.drain(..) {
             if let Some(page) = self.spaces.page(fault.pid, fault.address) {
-                self.tell(Event::Fault { page, major: fault.is_major, write: false });
+                let event = Event::Fault { page, major: fault.is_major, write: false };
+                self.core.on(event, now_ms, &mut self.acts);
             }
         }
         self.faults = faults;
@@ -203,7 +209,7 @@ impl Body {
 
     /// Brings the core where all pages are. Returns how many are in memory.
     fn scan(&mut self) -> u64 {
-        let now_ms = self.begun.elapsed().as_millis() as u64;
+        let now_ms = self.now_ms();
         let Body { core, acts, spaces, .. } = self;
         spaces.scan(|event| core.on(event, now_ms, acts))
     }
@@ -224,7 +230,7 @@ impl Body {
         // What is told of acts may bring more of them, until nothing is wished for.
         while !self.acts.is_empty() {
             let mut acts = std::mem::take(&mut self.acts);
-            let now_ms = self.begun.elapsed().as_millis() as u64;
+            let now_ms = self.now_ms();
             let Body { core, acts: next, spaces, .. } = self;
             hand::carry_out(&mut acts, spaces, |event| core.on(event, now_ms, next))?;
         }

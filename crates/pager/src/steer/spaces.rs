@@ -15,6 +15,8 @@ const PAGE_LOG2: u32 = 12;
 const SPACE_LOG2: u32 = 45;
 /// Mappings are read again for an address that lies in none, but no more often than that.
 const MAPS_APART: Duration = Duration::from_millis(5);
+/// And reading them takes one part in this number of the time at most: there may be very many.
+const MAPS_SHARE: u32 = 20;
 
 /// The processes of a program, each with its place among the numbers of pages.
 #[derive(Debug, Default)]
@@ -30,7 +32,8 @@ struct Space {
     process: PidFd,
     /// Private memory of no file, in order, apart from each other: what is paged to swap and of this process alone.
     ranges: Vec<(u64, u64)>,
-    read_at: Instant,
+    /// When they may be read again for an address that lies in none.
+    next_read: Instant,
     is_gone: bool,
 }
 
@@ -43,7 +46,7 @@ impl Spaces {
             None => self.enter(pid)?,
         };
         let space = &mut self.spaces[at];
-        if !space.holds(address) && space.read_at.elapsed() >= MAPS_APART {
+        if !space.holds(address) && Instant::now() >= space.next_read {
             space.read();
         }
         space.holds(address).then(|| number(at, address))
@@ -59,7 +62,7 @@ impl Spaces {
 
     fn enter(&mut self, pid: u32) -> Option<usize> {
         let process = PidFd::open(pid).ok()?;
-        let mut space = Space { pid, process, ranges: Vec::new(), read_at: Instant::now(), is_gone: false };
+        let mut space = Space { pid, process, ranges: Vec::new(), next_read: Instant::now(), is_gone: false };
         space.read();
         let at = self.spaces.len();
         self.spaces.push(space);
@@ -109,11 +112,12 @@ impl Space {
     }
 
     fn read(&mut self) {
-        self.read_at = Instant::now();
+        let begun = Instant::now();
         let lines = fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
         let lines = maps::parse(&lines).unwrap_or_default();
         self.is_gone = lines.is_empty();
         self.ranges = joined(lines.iter().filter(|line| is_steered(line)).map(|line| (line.start, line.end)));
+        self.next_read = Instant::now() + MAPS_APART.max(begun.elapsed() * MAPS_SHARE);
     }
 
     fn tell(&self, at: usize, tell: &mut impl FnMut(Event)) -> io::Result<u64> {
