@@ -6,6 +6,7 @@
 //! Source: Wang 2024, chapter 4: a hybrid pool of DRAM and flash under a program.
 #![forbid(unsafe_code)]
 
+pub mod control;
 pub mod cost;
 pub mod machine;
 pub mod run;

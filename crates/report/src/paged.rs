@@ -20,8 +20,8 @@ pub struct PagedRun {
     pub flash_peak_bytes: u64,
     /// Seconds from its start to its end.
     pub real_s: f64,
-    /// Seconds of processor time, in the program and in the kernel for it.
-    pub cpu_s: f64,
+    /// Seconds of processor time, in the program and in the kernel for it; `None` if that is not known.
+    pub cpu_s: Option<f64>,
     /// Page faults that read from disk.
     pub major_faults: u64,
     /// How long they took, in microseconds: half of them at most, and 99 of 100; `None` if that was not measured.
@@ -129,7 +129,9 @@ impl PagedRun {
             (
                 "Time",
                 Quantity::Time.tick(self.real_s * 1e9),
-                format!("{} of processors", Quantity::Time.text(self.cpu_s * 1e9)),
+                self.cpu_s.map_or_else(String::new, |cpu_s| {
+                    format!("{} of processors", Quantity::Time.text(cpu_s * 1e9))
+                }),
             ),
             ("Overcommit", format!("{ratio:.2}"), "memory needed over DRAM".to_owned()),
             ("Faults from flash", Quantity::Count.tick(self.major_faults as f64), slowest),

@@ -32,6 +32,7 @@ mod proc_text;
 pub mod process_advice;
 pub mod process_claim;
 pub mod process_identity;
+pub mod process_stat;
 pub mod process_use;
 pub mod shared_files;
 pub mod signals;

@@ -1,5 +1,7 @@
 //! `tiermem pager`: programs that run in less DRAM than they need.
 
+mod attach;
+mod set;
 mod status;
 
 use std::fs::File;
@@ -17,8 +19,10 @@ use crate::print_text::print_text;
 pub const EXAMPLE: &str = "\
 Examples:
   tiermem run --dram 2GiB --flash 8GiB -- ./app     # starts a program
+  tiermem pager attach --pid 4711 --dram 2GiB       # takes one that runs
   tiermem pager status                              # those that run
-  tiermem pager status --format json
+  tiermem pager status --watch
+  tiermem pager set dram=3GiB                       # changes the limit while it runs
   tiermem pager replay app.log                      # of tiermem run --dram 2GiB --flash 8GiB --log app.log -- ./app";
 
 const REPLAY_EXAMPLE: &str = "\
@@ -28,6 +32,10 @@ Example:
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Give a program that runs less DRAM than it has, until it ends or you detach.
+    Attach(attach::Options),
+    /// Change how a program is paged, while it runs.
+    Set(set::Options),
     /// List the paged programs that run; take away what killed runs have left.
     Status(status::Options),
     /// Replay a log of `tiermem run --dram --log`: the same events must give the same acts.
@@ -48,6 +56,8 @@ pub enum Command {
 /// Runs one of them.
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Attach(options) => attach::run(&options),
+        Command::Set(options) => set::run(&options),
         Command::Status(options) => status::run(&options),
         Command::Replay { log } => replay(&log),
         Command::Keep { id } => machine::keep(&id).map_err(Failure::failed),

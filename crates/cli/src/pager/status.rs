@@ -1,6 +1,12 @@
-//! `tiermem pager status`: the paged programs that run.
+//! `tiermem pager status`: the paged programs that run, once or again and again.
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use tiermem_base::Nanos;
+use tiermem_pager::control::{self, Status};
 use tiermem_pager::machine::{self, LiveRun};
 use tiermem_sys::control_group::{Group, Limit};
 
@@ -8,33 +14,55 @@ use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 
 const HELP: &str = "\
-Example:
+Examples:
   tiermem pager status --format json
+  tiermem pager status --watch                      # again every 2 s
+  tiermem pager status --watch 500ms
 
-Also takes away what runs that were killed have left, once their programs have ended.
+Also takes away what was killed and left something: the swap and the group of runs whose programs have ended, limits of attachments.
 
 Fields:
-  id                     of the run
+  id                     of the run or attachment
+  to                     what is paged: \"program\" of `tiermem run`, \"cgroup\" or \"pid\" of `tiermem pager attach`
   pid                    process that takes care of it; null if it was killed, and the program goes on under its limit
-  processes              of the program
+  processes              of the program; null with \"pid\"
   dram_bytes, charged_bytes
                          limit of DRAM, and what is charged now
   flash_bytes, swapped_bytes
                          limit of flash, null without one; what lies there now
-  swap                   what was turned on for the run; empty where swap was on already
-  command                the program";
+  major_faults, major_faults_per_s
+                         page faults that read from disk, since the beginning; a second since the last look, null at the first
+  prefetched_pages, prefetch_used_pages
+                         pages fetched ahead, those of them that were used; null without steering
+  evict, prefetch        who leaves, what is fetched ahead
+  swap                   what was turned on for it; empty where swap was on already
+  command                the program or the group
+
+What the process alone knows that takes care of it is null where that was killed: faults, pages fetched ahead, evict and prefetch.";
 
 const FIELDS: &[&str] = &[
     "id",
+    "to",
     "pid",
     "processes",
     "dram_bytes",
     "charged_bytes",
     "flash_bytes",
     "swapped_bytes",
+    "major_faults",
+    "major_faults_per_s",
+    "prefetched_pages",
+    "prefetch_used_pages",
+    "evict",
+    "prefetch",
     "swap",
     "command",
 ];
+
+/// Seconds from one look to the next, unless told.
+const WATCH: &str = "2s";
+/// Back to the top, and all below it cleared.
+const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// Options of `tiermem pager status`.
 #[derive(Debug, Args)]
@@ -43,33 +71,72 @@ pub struct Options {
     /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// Repeat, by default every 2 s.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = WATCH)]
+    watch: Option<Nanos>,
 }
 
-/// Lists them.
+/// Major faults of a run at an earlier look.
+type Before = HashMap<String, (Instant, u64)>;
+
+/// Lists them, once or until it is stopped.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let runs = machine::live_runs().map_err(Failure::failed)?;
-    let rows = Rows { fields: FIELDS, rows: runs.iter().map(row).collect() };
-    output::print_rows(options.format, &rows).map_err(|error| Failure::writing("the programs", error))
+    let mut before = Before::new();
+    loop {
+        let runs = machine::live_runs().map_err(Failure::failed)?;
+        // One that is just ending answers nothing: then what its group tells is shown.
+        let asked = runs.iter().map(|run| (run, control::ask(&run.socket, "status").ok()));
+        let rows = asked.map(|(run, status)| row(run, status, &mut before)).collect();
+        if options.watch.is_some() && options.format == Format::Table && io::stdout().is_terminal() {
+            write!(io::stdout(), "{CLEAR}").map_err(|error| Failure::writing("the programs", error))?;
+        }
+        output::print_rows(options.format, &Rows { fields: FIELDS, rows })
+            .map_err(|error| Failure::writing("the programs", error))?;
+        let Some(pause) = options.watch else { return Ok(()) };
+        std::thread::sleep(Duration::from_nanos(pause.0));
+    }
 }
 
-fn row(run: &LiveRun) -> Vec<Cell> {
-    let LiveRun { id, command, owner, group, swap } = run;
+fn row(run: &LiveRun, status: Option<Status>, before: &mut Before) -> Vec<Cell> {
+    let LiveRun { id, command, owner, group, process, is_attachment, swap, .. } = run;
     let bytes = |bytes: Option<u64>| bytes.map_or(Cell::UNKNOWN, Cell::Bytes);
+    let count = |count: Option<u64>| count.map_or(Cell::UNKNOWN, Cell::Count);
+    let of_group = |figure: &dyn Fn(&Group) -> Option<u64>| group.as_ref().and_then(figure);
+    let told = |figure: &dyn Fn(&Status) -> Option<u64>| status.as_ref().and_then(figure);
+    let text = |text: fn(&Status) -> &str| Cell::Text(status.as_ref().map_or("", text).to_owned());
+    let to = match (process, is_attachment) {
+        (Some(_), _) => "pid",
+        (None, true) => "cgroup",
+        (None, false) => "program",
+    };
+    let faults = told(&|it| Some(it.major_faults));
     vec![
         Cell::Text(id.clone()),
+        Cell::Text(to.to_owned()),
         owner.map_or(Cell::UNKNOWN, |pid| Cell::Count(pid.into())),
-        Cell::Count(group.processes().map_or(0, |all| all.len() as u64)),
-        bytes(limit(group.memory_limit().ok())),
-        bytes(group.usage_bytes().ok()),
-        bytes(limit(group.swap_limit().ok())),
-        bytes(swap_bytes(group)),
+        count(of_group(&|it| it.all_processes().ok().map(|all| all.len() as u64))),
+        // What the kernel keeps is asked first: an owner that is killed leaves it.
+        bytes(of_group(&|it| limit(it.memory_limit().ok())).or(told(&|it| Some(it.dram_bytes)))),
+        bytes(of_group(&|it| it.usage_bytes().ok()).or(told(&|it| Some(it.charged_bytes)))),
+        bytes(of_group(&|it| limit(it.swap_limit().ok())).or(told(&|it| it.flash_bytes))),
+        bytes(of_group(&|it| it.swap_usage_bytes().ok()).or(told(&|it| Some(it.swapped_bytes)))),
+        count(faults),
+        Cell::Number(faults.and_then(|faults| rate(id, faults, before)).unwrap_or(f64::NAN), 0),
+        count(told(&|it| it.prefetched_pages)),
+        count(told(&|it| it.prefetch_used_pages)),
+        text(|it| &it.evict),
+        text(|it| &it.prefetch),
         Cell::Text(swap.as_ref().map_or_else(String::new, |path| path.display().to_string())),
         Cell::Text(command.clone()),
     ]
 }
 
-fn swap_bytes(group: &Group) -> Option<u64> {
-    group.swap_usage_bytes().ok()
+/// A second, since the look before; `None` at the first.
+fn rate(id: &str, count: u64, before: &mut Before) -> Option<f64> {
+    let now = Instant::now();
+    let (at, last) = before.insert(id.to_owned(), (now, count))?;
+    let seconds = now.duration_since(at).as_secs_f64();
+    (seconds > 0.0).then(|| count.saturating_sub(last) as f64 / seconds)
 }
 
 fn limit(limit: Option<Limit>) -> Option<u64> {

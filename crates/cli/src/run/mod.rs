@@ -1,9 +1,9 @@
 //! `tiermem run`: runs a program with its memory limited or placed.
 
 mod comparisons;
-mod paged;
+pub mod paged;
 mod paged_compare;
-mod paged_report;
+pub mod paged_report;
 mod placed;
 mod planned;
 

@@ -64,9 +64,16 @@ Fields of the report with --dram:
 
 /// The flash of a run, as `[PATH=]SIZE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct FlashSize {
+pub struct FlashSize {
     place: Option<PathBuf>,
     bytes: u64,
+}
+
+impl FlashSize {
+    /// The flash that it means.
+    pub fn limited(self) -> Flash {
+        Flash::Limited { bytes: self.bytes, place: self.place }
+    }
 }
 
 impl FromStr for FlashSize {
@@ -86,7 +93,7 @@ impl FromStr for FlashSize {
 
 /// One `--evict`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct EvictName(Option<evict::Named>);
+pub struct EvictName(pub Option<evict::Named>);
 
 impl FromStr for EvictName {
     type Err = String;
@@ -187,8 +194,7 @@ impl PagedArgs {
     fn limits(&self) -> Result<Limits, Failure> {
         let limits = |dram_bytes, flash: Option<FlashSize>| Limits {
             dram_bytes,
-            flash: flash
-                .map_or(Flash::AlreadyOn, |FlashSize { place, bytes }| Flash::Limited { bytes, place }),
+            flash: flash.map_or(Flash::AlreadyOn, FlashSize::limited),
         };
         if !self.tier.is_empty() {
             let (dram, flash) = tiers(&self.tier)?;
@@ -251,7 +257,7 @@ pub fn run(
     say(&notes, &report.ended);
     paged_report::write(&report, &options.command, format, destination)
         .map_err(|error| Failure::writing("the report", error))?;
-    Failure::of_program(report.ended.status)
+    report.ended.status().map_or(Ok(()), Failure::of_program)
 }
 
 fn compare(
@@ -284,14 +290,15 @@ fn compare(
                 "tiermem: stopped before the last trial had ended, with --how {}: {ended}",
                 paged_compare::name(*how)
             );
-            Failure::of_program(ended.status)?;
+            ended.status().map_or(Ok(()), Failure::of_program)?;
             Err(Failure::failed(anyhow!("stopped before the last trial had ended")))
         }
         None => Ok(()),
     }
 }
 
-fn say(notes: &[Note], ended: &Ended) {
+/// Says what is to be said beside the report.
+pub fn say(notes: &[Note], ended: &Ended) {
     for note in notes {
         eprintln!("tiermem: {note}");
     }
@@ -300,7 +307,8 @@ fn say(notes: &[Note], ended: &Ended) {
     }
 }
 
-fn advise(error: RunError) -> Failure {
+/// Adds how to mend it.
+pub fn advise(error: RunError) -> Failure {
     match error {
         RunError::Program(error) => record::advise(error),
         RunError::Machine(error) => Failure::failed(error),

@@ -72,8 +72,8 @@ fn times_of(series: &Series) -> Times {
     Times {
         name: name(series.how).to_owned(),
         real: series.seconds(|it| it.real),
-        user: series.seconds(|it| it.usage.user),
-        system: series.seconds(|it| it.usage.system),
+        user: series.seconds(|it| it.user().unwrap_or_default()),
+        system: series.seconds(|it| it.system().unwrap_or_default()),
     }
 }
 

@@ -91,7 +91,7 @@ fn page(report: &Report, command: &[OsString]) -> PagedRun {
         dram_bytes: report.dram_bytes,
         flash_peak_bytes: report.flash_peak_bytes,
         real_s: report.real.as_secs_f64(),
-        cpu_s: (report.usage.user + report.usage.system).as_secs_f64(),
+        cpu_s: report.user().zip(report.system()).map(|(user, system)| (user + system).as_secs_f64()),
         major_faults: report.major_faults,
         fault_us: report.fault_times.map(|times| (times.p50_us, times.p99_us)),
         prefetched: report.steered.as_ref().map(|it| (it.counts.prefetched, it.counts.prefetch_used)),
@@ -129,8 +129,8 @@ fn record_row(report: &Report) -> Rows {
         Cell::Bytes(flash.peak_bytes),
         report.foreign_bytes.map_or(Cell::UNKNOWN, Cell::Bytes),
         seconds(report.real),
-        seconds(report.usage.user),
-        seconds(report.usage.system),
+        report.user().map_or(Cell::UNKNOWN, seconds),
+        report.system().map_or(Cell::UNKNOWN, seconds),
         seconds(report.pager_cpu),
         Cell::Count(report.minor_faults),
         Cell::Count(report.major_faults),
@@ -205,11 +205,9 @@ fn write_table(mut out: &mut impl Write, report: &Report) -> io::Result<()> {
         line("foreign", Bytes(bytes).to_string(), "of other programs in the swap of this run".to_owned())?;
     }
     let seconds = |time: std::time::Duration| Nanos(time.as_nanos() as u64).to_string();
-    let remark = format!(
-        "{} in the program, {} in the kernel for it",
-        seconds(report.usage.user),
-        seconds(report.usage.system)
-    );
+    let remark = report.user().zip(report.system()).map_or_else(String::new, |(user, system)| {
+        format!("{} in the program, {} in the kernel for it", seconds(user), seconds(system))
+    });
     line("took", seconds(report.real), remark)?;
     let times = report.fault_times.map_or_else(String::new, |it| {
         format!(" (p50 {:.0} us, p99 {:.0} us, of {})", it.p50_us, it.p99_us, it.count)

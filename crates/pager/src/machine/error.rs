@@ -7,7 +7,7 @@ use tiermem_base::Bytes;
 use tiermem_sys::control_group::GroupError;
 use tiermem_sys::swap::SwapError;
 
-use super::DRAM_BYTES_MIN;
+use super::attach_error::AttachError;
 
 /// Why a program cannot be given a group and swap, or why they are still there.
 #[derive(Debug, thiserror::Error)]
@@ -15,11 +15,13 @@ pub enum MachineError {
     /// A limit that cannot be.
     #[error(
         "--dram {}: it is from {} to the machine's {}",
-        Bytes(*bytes), Bytes(DRAM_BYTES_MIN), Bytes(*all_bytes)
+        Bytes(*bytes), Bytes(*least_bytes), Bytes(*all_bytes)
     )]
     Dram {
         /// The bytes that were asked for.
         bytes: u64,
+        /// The least that can be asked for.
+        least_bytes: u64,
         /// The machine's memory.
         all_bytes: u64,
     },
@@ -58,6 +60,9 @@ pub enum MachineError {
     /// Control groups refused.
     #[error(transparent)]
     Group(#[from] GroupError),
+    /// What runs cannot be attached to, or its limits cannot be changed.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
     /// The register of runs cannot be used.
     #[error("cannot {attempted} the register of paged programs, {}: {source}{}", path.display(), rights(source))]
     Register {

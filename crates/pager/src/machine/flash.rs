@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use tiermem_sys::swap::{self, SwapArea, SwapError, SwapOptions};
 
 use super::register::{Entry, EntrySwap, Locked};
-use super::{MachineError, absolute};
+use super::absolute;
+use super::error::MachineError;
 
 /// Files of runs have names that begin and end so, and this label.
 const PREFIX: &str = "tiermem-pager-";

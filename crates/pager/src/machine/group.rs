@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tiermem_sys::control_group::{Group, GroupError, Hierarchy, Version};
 
-use super::MachineError;
+use super::error::MachineError;
 use super::register::{Entry, Locked};
 
 /// Groups of runs have names that begin so.

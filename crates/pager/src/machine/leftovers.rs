@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use tiermem_sys::swap::{self, SwapArea};
 
-use super::register::{Entry, EntrySwap, Locked};
-use super::{MachineError, flash};
+use super::error::MachineError;
+use super::register::{Attached, Entry, EntrySwap, Locked};
+use super::{flash, limit_change};
 
 /// The kernel takes a process out of its group a little after its end.
 const GROUP_PATIENCE: Duration = Duration::from_secs(2);
@@ -56,18 +57,28 @@ pub fn sweep(locked: &Locked<'_>) -> Result<AllLeft, MachineError> {
 }
 
 fn take_away(locked: &Locked<'_>, entry: &mut Entry, left: &mut AllLeft) -> Result<(), MachineError> {
+    put_limits_back(entry)?;
     remove_group(entry)?;
     if let Some(swap) = &entry.swap {
         let area = area_of(swap)?;
         // What holds no page is turned off at once, whoever runs.
         if area.as_ref().is_some_and(|area| area.used_bytes > 0) && !left.live.is_empty() {
             left.with_swap.push((entry.id.clone(), swap.path.clone()));
-            entry.group = None;
+            (entry.group, entry.attached) = (None, None);
             return locked.write(entry);
         }
         remove_swap(swap, area.is_some())?;
     }
     locked.remove(entry)
+}
+
+/// Before the swap goes: what lies there comes back to the group.
+fn put_limits_back(entry: &Entry) -> Result<(), MachineError> {
+    match (&entry.attached, entry.attached_group()) {
+        (Some(Attached::Group { before, .. }), Some(group)) => limit_change::put_back(&group, before),
+        // It has gone, and its limits with it.
+        _ => Ok(()),
+    }
 }
 
 fn remove_group(entry: &Entry) -> Result<(), MachineError> {

@@ -3,35 +3,31 @@
 //!
 //! Whatever is made stands in the [`register`] before it is made, so that the next run finds what a killed one has left.
 
+mod attach_error;
+mod attachment;
 mod error;
 mod flash;
 mod group;
 mod leftovers;
+mod limit_change;
+mod limits;
 mod register;
+mod saved_limits;
 
+pub use attach_error::AttachError;
+pub use attachment::{Attachment, Subject};
 pub use error::MachineError;
 pub use flash::Flash;
 pub use leftovers::Left;
+pub use limit_change::change as change_limits;
+pub use limits::{DRAM_BYTES_MIN, Limits, check as check_dram};
 pub use register::Register;
 
 use std::path::{Path, PathBuf};
 
 use tiermem_sys::control_group::{Group, Hierarchy, Limit, Version, avoid_oom_daemon};
-use tiermem_sys::memory;
 
 use register::Entry;
-
-/// The least DRAM that a program can be given: less, and the kernel cannot reclaim in time.
-pub const DRAM_BYTES_MIN: u64 = 16 << 20;
-
-/// The limits of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// All that the group may be charged: memory with its file cache.
-    pub dram_bytes: u64,
-    /// What it may have in swap.
-    pub flash: Flash,
-}
 
 /// A control group with limits, and swap, for one program. Dropping this leaves both as they are: call [`Self::end`].
 #[derive(Debug)]
@@ -47,7 +43,7 @@ impl Reservation {
     /// # Errors
     /// If the limits cannot be, or the machine refuses; then nothing is left.
     pub fn make(limits: &Limits, command: &str) -> Result<Self, MachineError> {
-        check(limits)?;
+        limits::check(limits.dram_bytes)?;
         let register = Register::open()?;
         let locked = register.lock()?;
         // What cannot be taken away now is tried again at the end, and by the next run.
@@ -82,6 +78,11 @@ impl Reservation {
         self.entry.swap.as_ref().map(|swap| swap.path.as_path())
     }
 
+    /// Where requests about it come in.
+    pub fn socket(&self) -> PathBuf {
+        self.register.socket(&self.entry.id)
+    }
+
     /// Takes both away, if the group has no process any more.
     ///
     /// # Errors
@@ -111,7 +112,7 @@ pub fn keep(id: &str) -> Result<(), MachineError> {
     leftovers::sweep(&locked).map(drop)
 }
 
-/// A run that lives.
+/// A run or an attachment that lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveRun {
     /// Its name in the register.
@@ -120,8 +121,14 @@ pub struct LiveRun {
     pub command: String,
     /// The process that takes care of it; `None` if that was killed, and the program goes on.
     pub owner: Option<u32>,
-    /// Its control group.
-    pub group: Group,
+    /// Its control group; `None`: a process is attached to, in whichever group it is.
+    pub group: Option<Group>,
+    /// The process that is attached to.
+    pub process: Option<u32>,
+    /// Whether it is an attachment, whose end is none of the program's.
+    pub is_attachment: bool,
+    /// Where requests about it come in, while somebody takes care of it.
+    pub socket: PathBuf,
     /// Swap that was turned on for it.
     pub swap: Option<PathBuf>,
 }
@@ -137,24 +144,22 @@ pub fn live_runs() -> Result<Vec<LiveRun>, MachineError> {
     Ok(live
         .into_iter()
         .filter_map(|entry| {
-            let group = entry.group()?;
-            let owner = entry.living_owner();
+            let (group, process) = (entry.limited_group(), entry.attached_process().map(|it| it.pid));
+            // One that is being made has neither yet.
+            if group.is_none() && process.is_none() {
+                return None;
+            }
+            let (owner, socket) = (entry.living_owner(), register.socket(&entry.id));
+            let is_attachment = entry.attached.is_some();
             let Entry { id, command, swap, .. } = entry;
-            Some(LiveRun { id, command, owner, group, swap: swap.map(|swap| swap.path) })
+            let swap = swap.map(|swap| swap.path);
+            Some(LiveRun { id, command, owner, group, process, is_attachment, socket, swap })
         })
         .collect())
 }
 
 /// Between two looks of a keeper.
 const KEEPER_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
-
-fn check(limits: &Limits) -> Result<(), MachineError> {
-    let all_bytes = memory::total_bytes().unwrap_or(u64::MAX);
-    if !(DRAM_BYTES_MIN..=all_bytes).contains(&limits.dram_bytes) {
-        return Err(MachineError::Dram { bytes: limits.dram_bytes, all_bytes });
-    }
-    Ok(())
-}
 
 fn make(locked: &register::Locked<'_>, entry: &mut Entry, limits: &Limits) -> Result<Group, MachineError> {
     flash::provide(locked, entry, &limits.flash)?;

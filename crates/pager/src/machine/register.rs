@@ -9,16 +9,18 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 use tiermem_sys::boot;
-use tiermem_sys::control_group::{Group, Version};
+use tiermem_sys::control_group::{Group, GroupError, Version};
 use tiermem_sys::disk;
 use tiermem_sys::process_identity::ProcessIdentity;
 
-use super::MachineError;
+use super::error::MachineError;
+use super::saved_limits::SavedLimits;
 
 /// Where the superuser's register is; gone with the boot, as all that it names but the files.
 const FOLDER: &str = "/run/tiermem/pager";
 const LOCK: &str = "lock";
 const SUFFIX: &str = "json";
+const SOCKET_SUFFIX: &str = "sock";
 
 /// The register of this user.
 #[derive(Debug)]
@@ -50,6 +52,40 @@ pub struct Entry {
     pub group: Option<(PathBuf, bool)>,
     /// What was turned on for it.
     pub swap: Option<EntrySwap>,
+    /// What it is attached to, where the program runs in a group of somebody else's.
+    #[serde(default)]
+    pub attached: Option<Attached>,
+}
+
+/// What an attachment is to, and what has to be put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Attached {
+    /// A group that was there.
+    Group {
+        /// Its folder.
+        path: PathBuf,
+        /// Whether it is of version 2.
+        is_second: bool,
+        /// Its number: another group may come to have the name.
+        number: u64,
+        /// Its limits before.
+        before: SavedLimits,
+    },
+    /// A process: its number, and when it was started.
+    Process(u32, u64),
+}
+
+impl Attached {
+    /// To a group, which has these limits.
+    pub fn group(group: &Group, before: SavedLimits) -> Result<Self, GroupError> {
+        let (path, is_second) = (group.path().to_owned(), group.version() == Version::Two);
+        Ok(Attached::Group { path, is_second, number: group.number()?, before })
+    }
+
+    /// To a process.
+    pub fn process(identity: ProcessIdentity) -> Self {
+        Attached::Process(identity.pid, identity.start_ticks)
+    }
 }
 
 /// Swap that was turned on for a run.
@@ -67,6 +103,25 @@ impl Entry {
         let (path, is_second) = self.group.as_ref()?;
         let version = if *is_second { Version::Two } else { Version::One };
         Group::open(version, path.clone()).ok()
+    }
+
+    /// The group that is attached to, if it is still there.
+    pub fn attached_group(&self) -> Option<Group> {
+        let Some(Attached::Group { path, is_second, number, .. }) = &self.attached else { return None };
+        let version = if *is_second { Version::Two } else { Version::One };
+        let group = Group::open(version, path.clone()).ok()?;
+        group.number().is_ok_and(|is| is == *number).then_some(group)
+    }
+
+    /// The group whose limits are ours: the run's own, or the one that is attached to.
+    pub fn limited_group(&self) -> Option<Group> {
+        self.group().or_else(|| self.attached_group())
+    }
+
+    /// The process that is attached to, if it still runs.
+    pub fn attached_process(&self) -> Option<ProcessIdentity> {
+        let Some(Attached::Process(pid, start_ticks)) = self.attached else { return None };
+        Some(ProcessIdentity { pid, start_ticks }).filter(|process| process.is_alive())
     }
 
     /// Whether a process is in the group.
@@ -112,6 +167,11 @@ impl Register {
         Ok(Register { folder, lock })
     }
 
+    /// Where requests about a run come in.
+    pub fn socket(&self, id: &str) -> PathBuf {
+        self.folder.join(format!("{id}.{SOCKET_SUFFIX}"))
+    }
+
     /// Waits until nobody else has it.
     ///
     /// # Errors
@@ -138,7 +198,16 @@ impl Locked<'_> {
         let owner = self.own()?;
         let id = format!("{}-{}", owner.0, NUMBER.fetch_add(1, Relaxed));
         let command = command.to_owned();
-        let entry = Entry { id, boot: boot::id(), owner, command, is_over: false, group: None, swap: None };
+        let entry = Entry {
+            id,
+            boot: boot::id(),
+            owner,
+            command,
+            is_over: false,
+            group: None,
+            swap: None,
+            attached: None,
+        };
         self.write(&entry)?;
         Ok(entry)
     }
@@ -185,6 +254,8 @@ impl Locked<'_> {
     /// The system's error.
     pub fn remove(&self, entry: &Entry) -> Result<(), MachineError> {
         let path = self.path_of(&entry.id);
+        // Nobody listens there any more.
+        let _ = fs::remove_file(self.register.socket(&entry.id));
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(MachineError::register("write to", &path, error))

@@ -8,7 +8,8 @@ use tiermem_place::run::welch::Sample;
 use super::ended::Ended;
 use super::error::RunError;
 use super::how::AskedHow;
-use super::program_run::{Note, Options, run};
+use super::note::Note;
+use super::program_run::{Options, run};
 use super::report::Report;
 
 /// The trials of one way.
@@ -65,7 +66,7 @@ pub fn compare(
             let (report, notes) = run(&Options { how, ..options.clone() }, stop)?;
             let new: Vec<Note> = notes.into_iter().filter(|note| !compared.notes.contains(note)).collect();
             compared.notes.extend(new);
-            if stop.is_asked() || !report.ended.status.success() {
+            if stop.is_asked() || !report.ended.status().is_some_and(|status| status.success()) {
                 compared.cut_short = Some((how, report.ended));
                 return Ok(compared);
             }

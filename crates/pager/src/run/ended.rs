@@ -5,13 +5,34 @@ use std::process::ExitStatus;
 
 use tiermem_base::Bytes;
 
-/// The end of a program under limits.
+/// The end of a program under limits, or of an attachment to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// What the system says of it.
-    pub status: ExitStatus,
+    /// What has ended.
+    pub cause: Cause,
     /// The kernel has ended a process of the group because DRAM and flash were full: what each may hold.
     pub full: Option<Full>,
+}
+
+/// What has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The program that was started here: what the system says of it.
+    Program(ExitStatus),
+    /// The last process of what was attached to.
+    LastProcess,
+    /// The attachment; the program goes on without a limit of ours.
+    Detached,
+}
+
+impl Ended {
+    /// What the system says of a program that was started here.
+    pub fn status(&self) -> Option<ExitStatus> {
+        match self.cause {
+            Cause::Program(status) => Some(status),
+            _ => None,
+        }
+    }
 }
 
 /// Tiers that were full.
@@ -27,7 +48,11 @@ pub struct Full {
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.status)?;
+        match self.cause {
+            Cause::Program(status) => write!(f, "{status}")?,
+            Cause::LastProcess => f.write_str("its last process has ended")?,
+            Cause::Detached => f.write_str("detached")?,
+        }
         match self.full {
             Some(full) => write!(f, "; {full}"),
             None => Ok(()),

@@ -2,7 +2,7 @@
 
 use tiermem_place::capture::CaptureError;
 
-use crate::machine::MachineError;
+use crate::machine::{AttachError, MachineError};
 use crate::steer::SteerError;
 
 /// Why a program was not run under limits, or not to its end.
@@ -17,4 +17,10 @@ pub enum RunError {
     /// It cannot be steered, as it was asked to be.
     #[error(transparent)]
     Steer(#[from] SteerError),
+}
+
+impl From<AttachError> for RunError {
+    fn from(error: AttachError) -> Self {
+        RunError::Machine(error.into())
+    }
 }

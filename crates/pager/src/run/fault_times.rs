@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use tiermem_sys::control_group::Group;
 use tiermem_sys::perf::FaultTimes;
 
 use super::peaks::Peaks;
 use super::report::MeasuredTimes;
+use super::target::Target;
 
 /// Times above that count as that.
 const TIME_NS_MAX: u64 = 60_000_000_000;
@@ -30,13 +30,13 @@ impl Times {
     }
 
     /// Does what is due. Returns when to come again.
-    pub fn step(&mut self, group: &Group, peaks: &Peaks) -> Instant {
+    pub fn step(&mut self, target: &Target, peaks: &Peaks) -> Instant {
         let now = Instant::now();
         if peaks.flash_bytes == 0 {
             return now + IDLE_PAUSE;
         }
         let Times { faults, times_ns } = self;
-        let processes = || group.processes().unwrap_or_default();
+        let processes = || target.processes();
         faults.step(now, processes, |fault| {
             if let Some(times_ns) = times_ns {
                 times_ns.saturating_record((fault.took.as_nanos() as u64).min(TIME_NS_MAX));

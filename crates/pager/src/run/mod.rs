@@ -1,18 +1,26 @@
-//! Running a program under limits: start, measurements, end.
+//! Running a program under limits, or attaching to one that runs: start, measurements, end.
 
+mod attach;
 mod compare;
 mod ended;
 mod error;
 mod fault_times;
-mod group_use;
 mod how;
+mod late;
+mod memory_use;
+mod note;
 mod peaks;
+mod process_tree;
 mod program_run;
 mod report;
+mod supervision;
+mod target;
 
+pub use attach::{AttachOptions, attach};
 pub use compare::{Compared, Series, compare};
-pub use ended::{Ended, Full};
+pub use ended::{Cause, Ended, Full};
 pub use error::RunError;
 pub use how::{AskedHow, How};
-pub use program_run::{Note, Options, run};
+pub use note::Note;
+pub use program_run::{Options, run};
 pub use report::{MeasuredTimes, Report, Slice, TierUse};

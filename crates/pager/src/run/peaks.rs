@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::group_use::GroupUse;
+use super::memory_use::MemoryUse;
 use super::report::{SLICES_MAX, Slice};
 
 const PAGE_BYTES: u64 = 4096;
@@ -13,7 +13,7 @@ pub struct Look {
     /// Since the program's start.
     pub at: Duration,
     /// The group's use.
-    pub group: GroupUse,
+    pub group: MemoryUse,
     /// Pages read from swap and written to it, so far.
     pub swapped_in: u64,
     /// See [`Self::swapped_in`].
@@ -48,7 +48,7 @@ pub struct Peaks {
 impl Peaks {
     /// Takes a look in.
     pub fn add(&mut self, look: Look) {
-        let GroupUse { charged_bytes, swap_bytes, required_bytes, shared_bytes, .. } = look.group;
+        let MemoryUse { charged_bytes, swap_bytes, required_bytes, shared_bytes, .. } = look.group;
         self.required_bytes = self.required_bytes.max(required_bytes);
         self.charged_bytes = self.charged_bytes.max(charged_bytes);
         self.flash_bytes = self.flash_bytes.max(swap_bytes);
@@ -78,7 +78,7 @@ impl Peaks {
 
     /// Takes the look in that follows the program's end: what it did until then counts, and that nothing is left of its memory does not.
     pub fn add_end(&mut self, mut look: Look) {
-        let GroupUse { charged_bytes, swap_bytes, .. } = self.last.group;
+        let MemoryUse { charged_bytes, swap_bytes, .. } = self.last.group;
         (look.group.charged_bytes, look.group.swap_bytes) = (charged_bytes, swap_bytes);
         self.add(look);
     }
@@ -86,6 +86,11 @@ impl Peaks {
     /// What was charged at the last look.
     pub fn charged_now(&self) -> u64 {
         self.last.group.charged_bytes
+    }
+
+    /// What was in swap at the last look.
+    pub fn swapped_now(&self) -> u64 {
+        self.last.group.swap_bytes
     }
 
     /// All from the first look to the last.
@@ -133,11 +138,11 @@ mod tests {
     use super::*;
 
     fn look(number: u64) -> Look {
-        let group = GroupUse {
+        let group = MemoryUse {
             charged_bytes: 100 - number % 100,
             faults: 3 * number,
             major_faults: number,
-            ..GroupUse::default()
+            ..MemoryUse::default()
         };
         Look { at: Duration::from_millis(number), group, swapped_in: 2 * number, ..Look::default() }
     }
@@ -164,7 +169,7 @@ mod tests {
     fn the_end_of_the_program_is_no_end_of_its_memory() {
         let mut peaks = Peaks::default();
         (0..3).for_each(|number| peaks.add(look(number)));
-        peaks.add_end(Look { group: GroupUse { charged_bytes: 0, ..look(9).group }, ..look(9) });
+        peaks.add_end(Look { group: MemoryUse { charged_bytes: 0, ..look(9).group }, ..look(9) });
         let last = *peaks.slices().last().unwrap();
         assert_eq!((last.charged_bytes, last.major_faults, peaks.charged_now()), (98, 7, 98));
     }

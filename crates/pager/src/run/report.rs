@@ -31,8 +31,8 @@ pub struct Report {
     pub foreign_bytes: Option<u64>,
     /// From its start to its end.
     pub real: Duration,
-    /// Resources used by it and by all descendants that it waited for.
-    pub usage: Usage,
+    /// Resources used by it and by all descendants that it waited for; `None` if it was not started here.
+    pub usage: Option<Usage>,
     /// Processor time of this process meanwhile.
     pub pager_cpu: Duration,
     /// Faults of the group that waited for a disk, and those that did not; also of processes that nobody waited for.
@@ -103,6 +103,16 @@ pub struct TierUse {
 }
 
 impl Report {
+    /// Processor time of the program, if it was started here.
+    pub fn user(&self) -> Option<Duration> {
+        self.usage.map(|usage| usage.user)
+    }
+
+    /// Processor time of the kernel for it, if it was started here.
+    pub fn system(&self) -> Option<Duration> {
+        self.usage.map(|usage| usage.system)
+    }
+
     /// The overcommit ratio (equation 4.1): what it needs over the DRAM that it was given; at least 1.
     pub fn overcommit(&self) -> f64 {
         (self.required_bytes as f64 / self.dram_bytes.max(1) as f64).max(1.0)

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -85,7 +86,18 @@ pub struct Steered {
 pub struct Steering {
     stop: Arc<AtomicBool>,
     charged_bytes: Arc<AtomicU64>,
+    counts: Arc<Mutex<Counts>>,
+    orders: Sender<Order>,
     thread: JoinHandle<Steered>,
+}
+
+/// What the thread is told while it steers.
+#[derive(Clone, Debug)]
+enum Order {
+    /// Who leaves, what is fetched ahead and how much DRAM there is from now on.
+    Change(CoreOptions),
+    /// The processes of the program, some of which may not be known.
+    Processes(Vec<u32>),
 }
 
 impl Steering {
@@ -99,6 +111,7 @@ impl Steering {
             core.log_to(path, options).map_err(|source| SteerError::Log { path: path.to_owned(), source })?;
         }
         let (stop, charged_bytes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (counts, (orders, received)) = (Arc::<Mutex<Counts>>::default(), mpsc::channel());
         let mut body = Body {
             watch: FaultWatch::open(pids)?,
             core,
@@ -109,18 +122,37 @@ impl Steering {
             faults: Vec::new(),
             steered: Steered { has_begun: true, ..Steered::default() },
             charged_bytes: charged_bytes.clone(),
+            told_counts: counts.clone(),
+            orders: received,
         };
         // What is in memory and in swap already is told by a scan of each process.
         pids.iter().for_each(|pid| body.spaces.watch(*pid));
         let stopped = stop.clone();
         let thread =
             std::thread::Builder::new().name("steer".to_owned()).spawn(move || body.run(&stopped))?;
-        Ok(Steering { stop, charged_bytes, thread })
+        Ok(Steering { stop, charged_bytes, counts, orders, thread })
     }
 
     /// Tells what the group is charged now: what is not the program's pages, such as its file cache, takes room from them.
     pub fn charged(&self, bytes: u64) {
         self.charged_bytes.store(bytes, Relaxed);
+    }
+
+    /// Changes who leaves, what is fetched ahead and how much DRAM there is.
+    pub fn change(&self, options: CoreOptions) {
+        // A thread that has given up needs to know nothing.
+        let _ = self.orders.send(Order::Change(options));
+    }
+
+    /// Tells which processes the program has now.
+    pub fn processes(&self, pids: Vec<u32>) {
+        let _ = self.orders.send(Order::Processes(pids));
+    }
+
+    /// What it has counted so far.
+    pub fn now(&self) -> Steered {
+        let counts = *self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        Steered { has_begun: true, counts, ..Steered::default() }
     }
 
     /// Ends it, and tells what it has done.
@@ -143,24 +175,26 @@ struct Body {
     faults: Vec<Fault>,
     steered: Steered,
     charged_bytes: Arc<AtomicU64>,
+    told_counts: Arc<Mutex<Counts>>,
+    orders: Receiver<Order>,
 }
 
 impl Body {
     fn run(mut self, stop: &AtomicBool) -> Steered {
-        if self.options.evict.is_none() {
-            // None is ever without a free page, so that wishes are sent for together.
-            let watermarks = Watermarks::of(UNLIMITED_PAGES);
-            self.tell(Event::Capacity { dram_pages: UNLIMITED_PAGES, watermarks });
-        }
+        self.begin_core();
         let (mut pause, mut next_scan) = (PAUSE_MIN, Instant::now());
         while !stop.load(Relaxed) {
             self.watch.wait(pause);
             let has_faulted = self.drain();
             pause = if has_faulted { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+            if self.obey() {
+                next_scan = Instant::now();
+            }
             if Instant::now() >= next_scan {
                 let before = cpu_time::thread_cpu_time();
                 let present_pages = self.scan();
                 self.adjust(present_pages);
+                *self.told_counts.lock().unwrap_or_else(PoisonError::into_inner) = self.core.counts();
                 let took = cpu_time::thread_cpu_time().saturating_sub(before);
                 next_scan = Instant::now() + SCANS_APART_MIN.max(took * SCAN_SHARE);
             }
@@ -178,6 +212,38 @@ impl Body {
             self.steered.log_failed = Some(error.to_string());
         }
         self.steered
+    }
+
+    fn begin_core(&mut self) {
+        if self.options.evict.is_none() {
+            // None is ever without a free page, so that wishes are sent for together.
+            let watermarks = Watermarks::of(UNLIMITED_PAGES);
+            self.tell(Event::Capacity { dram_pages: UNLIMITED_PAGES, watermarks });
+        }
+    }
+
+    /// Does as it is told. Returns whether all pages have to be looked at. No act is under way between two turns of the loop, so that a core
+    /// can take the place of another.
+    fn obey(&mut self) -> bool {
+        let orders: Vec<Order> = self.orders.try_iter().collect();
+        let is_told = !orders.is_empty();
+        for order in orders {
+            match order {
+                Order::Processes(pids) => {
+                    pids.iter().for_each(|pid| self.spaces.watch(*pid));
+                    // Those of which no more files can be open are known by their scans alone.
+                    let _ = self.watch.cover(&pids);
+                }
+                Order::Change(options) => {
+                    let before = std::mem::replace(&mut self.options, options);
+                    let is_other_core = (before.evict, before.prefetch) != (options.evict, options.prefetch);
+                    if is_other_core && self.core.begin_again(&options).is_ok() {
+                        self.begin_core();
+                    }
+                }
+            }
+        }
+        is_told
     }
 
     fn tell(&mut self, event: Event) {

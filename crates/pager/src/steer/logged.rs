@@ -18,6 +18,9 @@ use tiermem_policy::{evict, prefetch};
 /// The first word of a log, with its version.
 pub const MAGIC: &str = "tiermem-pager-log-1";
 
+/// The first word of a line that begins a new core, which knows no page; what is known is told behind it.
+pub const NEW_CORE: &str = "core";
+
 /// How a core is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoreOptions {
@@ -35,6 +38,8 @@ pub struct CoreOptions {
 #[derive(Debug)]
 pub struct Logged {
     core: Paging<Order>,
+    /// What cores before it have counted.
+    past: Counts,
     rng: Rng,
     log: Option<Log>,
 }
@@ -54,12 +59,21 @@ impl Logged {
     /// # Errors
     /// If it cannot be made so.
     pub fn new(options: &CoreOptions) -> Result<Self, ConfigError> {
-        let mut config = Config::kernel(options.dram_pages, options.swap_pages);
-        config.prefetch = options.prefetch;
-        // Where the kernel chooses, the order is not asked.
-        let policy = options.evict.unwrap_or(evict::Named::Fifo);
-        let order = Order::new(policy, domains(&config.frames()), u64::from(options.dram_pages));
-        Ok(Logged { core: Paging::new(config, order)?, rng: Rng::seeded(0), log: None })
+        Ok(Logged { core: core(options)?, past: Counts::default(), rng: Rng::seeded(0), log: None })
+    }
+
+    /// Puts a new core in the place of this one, which has no act under way; it knows no page yet.
+    ///
+    /// # Errors
+    /// If it cannot be made so; the other one stays.
+    pub fn begin_again(&mut self, options: &CoreOptions) -> Result<(), ConfigError> {
+        let core = core(options)?;
+        debug_assert_eq!(self.core.under_way(), 0, "acts are settled before");
+        self.past += std::mem::replace(&mut self.core, core).counts();
+        if let Some(log) = &mut self.log {
+            log.begin_again(options);
+        }
+        Ok(())
     }
 
     /// Writes a log from here on.
@@ -68,9 +82,7 @@ impl Logged {
     /// If the file cannot be made.
     pub fn log_to(&mut self, path: &Path, options: &CoreOptions) -> io::Result<()> {
         let mut out = BufWriter::new(File::create(path)?);
-        let CoreOptions { evict, prefetch, dram_pages, swap_pages } = options;
-        let evict = evict.map_or("kernel", evict::Named::name);
-        writeln!(out, "{MAGIC} {evict} {prefetch} {dram_pages} {swap_pages}")?;
+        writeln!(out, "{MAGIC} {}", options_text(options))?;
         self.log = Some(Log { out, line: String::new(), acts: 0, numbers: HashMap::new(), failed: None });
         Ok(())
     }
@@ -89,9 +101,16 @@ impl Logged {
         self.core.is_due()
     }
 
-    /// As [`Paging::counts`].
+    /// Whether no act is under way.
+    pub fn is_idle(&self) -> bool {
+        self.core.under_way() == 0
+    }
+
+    /// As [`Paging::counts`], of all cores.
     pub fn counts(&self) -> Counts {
-        self.core.counts()
+        let mut counts = self.past;
+        counts += self.core.counts();
+        counts
     }
 
     /// Ends the log.
@@ -99,7 +118,7 @@ impl Logged {
     /// # Errors
     /// If it is not whole.
     pub fn end(self) -> io::Result<Counts> {
-        let counts = self.core.counts();
+        let counts = self.counts();
         match self.log {
             None => Ok(counts),
             Some(Log { failed: Some(error), .. }) => Err(error),
@@ -119,12 +138,38 @@ impl Log {
             self.acts += 1;
             let _ = writeln!(self.line, "> {}", act_text(act));
         }
+        self.write_line();
+    }
+
+    fn begin_again(&mut self, options: &CoreOptions) {
+        self.numbers.clear();
+        self.line.clear();
+        let _ = writeln!(self.line, "{NEW_CORE} {}", options_text(options));
+        self.write_line();
+    }
+
+    fn write_line(&mut self) {
         if self.failed.is_none()
             && let Err(error) = self.out.write_all(self.line.as_bytes())
         {
             self.failed = Some(error);
         }
     }
+}
+
+fn core(options: &CoreOptions) -> Result<Paging<Order>, ConfigError> {
+    let mut config = Config::kernel(options.dram_pages, options.swap_pages);
+    config.prefetch = options.prefetch;
+    // Where the kernel chooses, the order is not asked.
+    let policy = options.evict.unwrap_or(evict::Named::Fifo);
+    let order = Order::new(policy, domains(&config.frames()), u64::from(options.dram_pages));
+    Paging::new(config, order)
+}
+
+fn options_text(options: &CoreOptions) -> String {
+    let CoreOptions { evict, prefetch, dram_pages, swap_pages } = options;
+    let evict = evict.map_or("kernel", evict::Named::name);
+    format!("{evict} {prefetch} {dram_pages} {swap_pages}")
 }
 
 /// An act, without its ticket.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use tiermem_policy::paging::{Act, Counts, Event, Outcome, PageRange, PageState, Watermarks};
 
-use super::logged::{CoreOptions, Logged, MAGIC, act_text};
+use super::logged::{CoreOptions, Logged, MAGIC, NEW_CORE, act_text};
 
 /// A range of more pages is none of a program: 16 TiB.
 const RANGE_PAGES_MAX: u64 = 1 << 32;
@@ -63,11 +63,13 @@ pub fn replay(log: impl BufRead) -> Result<Replayed, ReplayError> {
         let text = text.chars().take(80).collect();
         ReplayError::Line { line, text, problem }
     };
-    let options = options(&first).ok_or_else(|| wrong(1, &first, "not the beginning of a pager's log"))?;
+    let options = options(MAGIC, &first).ok_or_else(|| wrong(1, &first, "not the beginning of a pager's log"))?;
     let core = Logged::new(&options);
     let mut core = core.map_err(|_| wrong(1, &first, "no configuration that can be"))?;
     let mut replayed = Replayed::default();
     let (mut acts, mut next): (Vec<Act>, usize) = (Vec::new(), 0);
+    // The first act of the core: tickets of others mean nothing to it.
+    let mut first_act = 0;
     for (line, text) in lines {
         let text = text?;
         if let Some(logged) = text.strip_prefix("> ") {
@@ -81,7 +83,15 @@ pub fn replay(log: impl BufRead) -> Result<Replayed, ReplayError> {
         if let Some(act) = acts.get(next) {
             return Err(ReplayError::Differs { line, logged: String::new(), now: act_text(act) });
         }
-        let (now_ms, event) = event(&text, &acts).ok_or_else(|| wrong(line, &text, "no event and no act"))?;
+        if let Some(options) = self::options(NEW_CORE, &text) {
+            let is_begun = core.is_idle() && core.begin_again(&options).is_ok();
+            if !is_begun {
+                return Err(wrong(line, &text, "no core that can begin here"));
+            }
+            first_act = acts.len();
+            continue;
+        }
+        let (now_ms, event) = event(&text, &acts, first_act).ok_or_else(|| wrong(line, &text, "no event and no act"))?;
         core.on(event, now_ms, &mut acts);
         replayed.events += 1;
     }
@@ -91,9 +101,10 @@ pub fn replay(log: impl BufRead) -> Result<Replayed, ReplayError> {
     Ok(Replayed { acts: next as u64, counts: core.counts(), ..replayed })
 }
 
-fn options(line: &str) -> Option<CoreOptions> {
+/// The options of a core that begins: behind the word that says so.
+fn options(begins: &str, line: &str) -> Option<CoreOptions> {
     let mut words = line.split(' ');
-    let is_log = words.next() == Some(MAGIC);
+    let is_begin = words.next() == Some(begins);
     let (evict, prefetch) = (words.next()?, words.next()?);
     let options = CoreOptions {
         evict: if evict == "kernel" { None } else { Some(evict.parse().ok()?) },
@@ -101,7 +112,7 @@ fn options(line: &str) -> Option<CoreOptions> {
         dram_pages: number(words.next())?,
         swap_pages: number(words.next())?,
     };
-    (is_log && words.next().is_none()).then_some(options)
+    (is_begin && words.next().is_none()).then_some(options)
 }
 
 fn number<N: FromStr>(word: Option<&str>) -> Option<N> {
@@ -109,7 +120,7 @@ fn number<N: FromStr>(word: Option<&str>) -> Option<N> {
 }
 
 /// The time and the event of a line; acts are known by their numbers.
-fn event(line: &str, acts: &[Act]) -> Option<(u64, Event)> {
+fn event(line: &str, acts: &[Act], first_act: usize) -> Option<(u64, Event)> {
     let words: Vec<&str> = line.split(' ').collect();
     let (now_ms, kind, fields) = (number(words.first().copied())?, *words.get(1)?, words.get(2..)?);
     let flag = |word: &str| match word {
@@ -125,7 +136,8 @@ fn event(line: &str, acts: &[Act]) -> Option<(u64, Event)> {
         Some(Event::Found { pages: range(first, end, FOUND_PAGES_MAX)?, state })
     };
     let settled = |word: &str, outcome| {
-        let ticket = acts.get(word.parse::<usize>().ok()?)?.ticket();
+        let number = word.parse::<usize>().ok().filter(|number| *number >= first_act)?;
+        let ticket = acts.get(number)?.ticket();
         Some(Event::Settled { ticket, outcome })
     };
     let event = match (kind, fields) {
@@ -164,7 +176,7 @@ mod tests {
     use tiermem_policy::{evict, prefetch};
 
     /// A log of a program that sweeps and jumps, with refusals, scans and a limit that changes.
-    fn log(evict: Option<evict::Named>, prefetch: prefetch::Named) -> (String, Counts) {
+    fn log(evict: Option<evict::Named>, prefetch: prefetch::Named, is_changed: bool) -> (String, Counts) {
         let path = std::env::temp_dir()
             .join(format!("tiermem-pager-log-{}-{prefetch}-{evict:?}", std::process::id()));
         let options = CoreOptions { evict, prefetch, dram_pages: 256, swap_pages: 4096 };
@@ -189,6 +201,12 @@ mod tests {
                     &mut acts,
                 );
             }
+            if now == 2000 && is_changed {
+                core.begin_again(&CoreOptions { evict: Some(evict::Named::Sieve), ..options }).unwrap();
+                let pages = PageRange { first: 0, end: 1000 };
+                core.on(Event::Found { pages, state: PageState::Present }, now, &mut acts);
+                in_swap.fill(false);
+            }
             while !acts.is_empty() {
                 for act in std::mem::take(&mut acts) {
                     let outcome = if rng.below(10) == 0 { Outcome::Refused } else { Outcome::Done };
@@ -209,7 +227,7 @@ mod tests {
     fn the_same_events_give_the_same_acts() {
         for evict in [None, Some(evict::Named::Lru), Some(evict::Named::Random), Some(evict::Named::Lhd)] {
             for prefetch in prefetch::Named::ALL {
-                let (text, counts) = log(evict, prefetch);
+                let (text, counts) = log(evict, prefetch, false);
                 let replayed = replay(text.as_bytes()).unwrap();
                 assert_eq!(replayed.counts, counts);
                 let acts = text.lines().filter(|line| line.starts_with('>')).count() as u64;
@@ -220,8 +238,25 @@ mod tests {
     }
 
     #[test]
+    fn a_log_tells_of_a_core_in_the_place_of_another() {
+        let (text, counts) = log(Some(evict::Named::Lru), prefetch::Named::None, true);
+        let replayed = replay(text.as_bytes()).unwrap();
+        assert_eq!(replayed.counts, counts);
+        let at = text.find("\ncore sieve none 256 4096\n").unwrap();
+        let acts_before = text[..at].lines().filter(|line| line.starts_with('>')).count() as u64;
+        assert!(acts_before > 0 && replayed.acts > acts_before);
+        // Another policy decides otherwise, and an act of the core before cannot be settled any more.
+        let other = replay(text.replacen("core sieve", "core random", 1).as_bytes()).unwrap_err();
+        assert!(matches!(other, ReplayError::Differs { .. }), "{other}");
+        for wrong in ["core lru none 0 0", "core lru none 256", "core lru none 256 4096\n5 done 0"] {
+            let text = format!("{}\n{wrong}\n", &text[..at]);
+            assert!(matches!(replay(text.as_bytes()).unwrap_err(), ReplayError::Line { .. }), "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_decision_that_differs_is_told_with_its_line() {
-        let (text, _) = log(Some(evict::Named::Lru), prefetch::Named::None);
+        let (text, _) = log(Some(evict::Named::Lru), prefetch::Named::None, false);
         let lines: Vec<&str> = text.lines().collect();
         let at = lines.iter().position(|line| line.starts_with("> out")).unwrap();
         let with = |line: Option<&str>| {

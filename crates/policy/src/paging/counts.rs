@@ -1,5 +1,7 @@
 //! What has happened, counted.
 
+use std::ops::AddAssign;
+
 /// Counts in pages since the machine was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -27,6 +29,37 @@ pub struct Counts {
     pub polluted: u64,
     /// Events for pages beyond the number of frames that there can be.
     pub untracked: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        let Counts {
+            faults,
+            first_touches,
+            returned,
+            paged_out,
+            stayed,
+            kernel_evicted,
+            prefetched,
+            prefetch_used,
+            prefetch_late,
+            prefetch_unused,
+            polluted,
+            untracked,
+        } = other;
+        self.faults += faults;
+        self.first_touches += first_touches;
+        self.returned += returned;
+        self.paged_out += paged_out;
+        self.stayed += stayed;
+        self.kernel_evicted += kernel_evicted;
+        self.prefetched += prefetched;
+        self.prefetch_used += prefetch_used;
+        self.prefetch_late += prefetch_late;
+        self.prefetch_unused += prefetch_unused;
+        self.polluted += polluted;
+        self.untracked += untracked;
+    }
 }
 
 impl Counts {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -52,6 +53,31 @@ impl Hierarchy {
     /// Where it is mounted.
     pub fn mount_point(&self) -> &Path {
         &self.mount_point
+    }
+
+    /// The group that a user names so: by its folder, or by its name, as `/proc/PID/cgroup` has it.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn group_at(&self, path: &Path) -> Result<Group, GroupError> {
+        let is_folder = path.starts_with(&self.mount_point);
+        let named = if is_folder {
+            path.to_owned()
+        } else {
+            let below = path.strip_prefix("/").unwrap_or(path);
+            self.mount_point.join(below)
+        };
+        // Without links and detours, so that one group has one path.
+        match fs::canonicalize(&named) {
+            Ok(folder) if folder.starts_with(&self.mount_point) => Group::open(self.version, folder),
+            Ok(folder) => Err(GroupError::io("open the control group", &folder, ErrorKind::NotFound.into())),
+            Err(error) => Err(GroupError::io("open the control group", &named, error)),
+        }
+    }
+
+    /// Whether this is the group at the top, which has no limits.
+    pub fn is_top(&self, group: &Group) -> bool {
+        group.path() == self.mount_point
     }
 
     /// The group of this process.

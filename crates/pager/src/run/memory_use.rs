@@ -1,14 +1,14 @@
-//! What a group uses at one moment.
+//! What a program uses at one moment, by its group.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use tiermem_sys::control_group::{Group, GroupError, Version};
 
-/// Bytes of a group at one moment, and its counts so far.
+/// Bytes of a program at one moment, and its counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupUse {
-    /// All that is charged: memory with the file cache.
+pub struct MemoryUse {
+    /// All that is charged: memory with the file cache; without a group what its processes have in memory.
     pub charged_bytes: u64,
     /// In swap. With version 2 also what is in DRAM as well.
     pub swap_bytes: u64,
@@ -28,20 +28,20 @@ pub struct GroupUse {
     pub swapped_out: Option<u64>,
 }
 
-impl GroupUse {
-    /// Reads it.
-    pub fn of(group: &Group) -> Result<Self, GroupError> {
+impl MemoryUse {
+    /// That of a group.
+    pub fn of_group(group: &Group) -> Result<Self, GroupError> {
         let stat = group.stat()?;
         let swap_bytes = group.swap_usage_bytes().unwrap_or(0);
         let parts = Parts::of(group.version(), &stat);
         let mapped_shared = if parts.shared == 0 { 0 } else { mapped_shared_bytes(group) };
-        Ok(GroupUse {
+        Ok(MemoryUse {
             charged_bytes: group.usage_bytes()?,
             swap_bytes,
             swap_places_bytes: parts.swap_places(swap_bytes),
             required_bytes: parts.required(swap_bytes, mapped_shared),
             shared_bytes: parts.shared,
-            ..GroupUse::counts_of(group.version(), &stat)
+            ..MemoryUse::counts_of(group.version(), &stat)
         })
     }
 
@@ -52,12 +52,12 @@ impl GroupUse {
             Version::Two => ["pgfault", "pgmajfault"],
         };
         let [faults, major_faults] = faults.map(|name| get(name).unwrap_or(0));
-        GroupUse {
+        MemoryUse {
             faults,
             major_faults,
             swapped_in: get("pswpin"),
             swapped_out: get("pswpout"),
-            ..GroupUse::default()
+            ..MemoryUse::default()
         }
     }
 }
@@ -137,9 +137,9 @@ mod tests {
         ]);
         let (parts, others) = (Parts::of(Version::One, &first), Parts::of(Version::Two, &second));
         assert_eq!(Parts { cached_counts: true, ..parts }, others);
-        let counts = GroupUse::counts_of(Version::One, &first);
+        let counts = MemoryUse::counts_of(Version::One, &first);
         assert_eq!((counts.faults, counts.major_faults, counts.swapped_in), (9, 2, None));
-        assert_eq!(GroupUse::counts_of(Version::Two, &second).swapped_in, Some(3));
+        assert_eq!(MemoryUse::counts_of(Version::Two, &second).swapped_in, Some(3));
         // 40 of the shared memory are mapped; 25 are in swap alone, and 5 in DRAM as well.
         assert_eq!(parts.required(25, 40), 100 + 50 + 30 + 25);
         assert_eq!(others.required(30, 40), 100 + 50 + 30 + 25);

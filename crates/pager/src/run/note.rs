@@ -1,0 +1,75 @@
+//! What is said of a run or an attachment beside its report.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::machine::{Left, MachineError};
+use crate::steer::Steered;
+
+/// What is said of a run beside its report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Processes are left in the group, and a keeper waits for their end.
+    ProcessesLeft {
+        /// How many.
+        count: usize,
+    },
+    /// The swap stays on until other paged programs have ended.
+    SwapLeft {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The program was not steered, or not to its end.
+    NotSteered(String),
+    /// The log is not whole.
+    LogNotWhole(String),
+    /// No log was written, as there was nothing to steer.
+    NoLog,
+    /// Nothing can be asked of it while it goes on.
+    NoControl(String),
+    /// Something could not be taken away.
+    NotTakenAway(String),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::ProcessesLeft { count } => write!(
+                f,
+                "{count} of the program's processes go on; their limit and their swap go with the last of them"
+            ),
+            Note::SwapLeft { path } => write!(
+                f,
+                "{} stays on: pages of other paged programs lie there; it goes with the last of them",
+                path.display()
+            ),
+            Note::LogNotWhole(error) => write!(f, "the log is not whole: {error}"),
+            Note::NoControl(error) => write!(f, "`tiermem pager set` will not reach it: {error}"),
+            Note::NoLog => write!(f, "no log was written: nothing of the program was in swap"),
+            Note::NotSteered(reason) => write!(f, "paged by the kernel alone (--how swap): {reason}"),
+            Note::NotTakenAway(error) => {
+                write!(f, "{error}; the next `tiermem run --dram` or `tiermem pager status` tries again")
+            }
+        }
+    }
+}
+
+impl Note {
+    /// What is to be said of steering; a log was asked for or not.
+    pub(super) fn of_steering(steered: &Steered, is_logged: bool) -> Vec<Note> {
+        let Steered { gave_up, log_failed, has_begun, .. } = steered;
+        let mut notes: Vec<Note> = gave_up.clone().map(Note::NotSteered).into_iter().collect();
+        notes.extend(log_failed.clone().map(Note::LogNotWhole));
+        notes.extend((is_logged && gave_up.is_none() && !has_begun).then_some(Note::NoLog));
+        notes
+    }
+
+    /// What is to be said of what was to be taken away.
+    pub(super) fn of_left(left: Result<Left, MachineError>) -> Option<Note> {
+        match left {
+            Ok(Left::Nothing) => None,
+            Ok(Left::SwapOfOthers(path)) => Some(Note::SwapLeft { path }),
+            Err(error) => Some(Note::NotTakenAway(error.to_string())),
+        }
+    }
+}
