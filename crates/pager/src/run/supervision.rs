@@ -212,7 +212,8 @@ impl Supervision {
             dram_bytes: settings.dram_bytes,
             flash_bytes: settings.flash_bytes,
             flash_peak_bytes: peaks.flash_bytes,
-            foreign_bytes: settings.swap.as_ref().map(|_| peaks.foreign_bytes),
+            // Of processes it is not known how much lies in swap and in DRAM at once.
+            foreign_bytes: settings.swap.as_ref().and(target.group()).map(|_| peaks.foreign_bytes),
             real,
             usage,
             pager_cpu: own_time().saturating_sub(self.spent_before),

@@ -185,11 +185,12 @@ impl Body {
         let (mut pause, mut next_scan) = (PAUSE_MIN, Instant::now());
         while !stop.load(Relaxed) {
             self.watch.wait(pause);
-            let has_faulted = self.drain();
-            pause = if has_faulted { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+            // Here no act is under way.
             if self.obey() {
                 next_scan = Instant::now();
             }
+            let has_faulted = self.drain();
+            pause = if has_faulted { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
             if Instant::now() >= next_scan {
                 let before = cpu_time::thread_cpu_time();
                 let present_pages = self.scan();
@@ -222,8 +223,8 @@ impl Body {
         }
     }
 
-    /// Does as it is told. Returns whether all pages have to be looked at. No act is under way between two turns of the loop, so that a core
-    /// can take the place of another.
+    /// Does as it is told. Returns whether all pages have to be looked at. Another core takes the place of this one
+    /// where no act is under way.
     fn obey(&mut self) -> bool {
         let orders: Vec<Order> = self.orders.try_iter().collect();
         let is_told = !orders.is_empty();
