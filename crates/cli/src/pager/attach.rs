@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use tiermem_base::Bytes;
 use tiermem_pager::machine::{Flash, Limits, Subject};
 use tiermem_pager::run::{self, AttachOptions};
@@ -38,10 +38,10 @@ has ended\", and all counts are from the beginning of the attachment. With --pid
 
 /// Options of `tiermem pager attach`.
 #[derive(Debug, Args)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, group(ArgGroup::new("subject").required(true).args(["pid", "cgroup"])))]
 pub struct Options {
     /// Attach to this process and its children.
-    #[arg(long, value_name = "PID", required_unless_present = "cgroup", conflicts_with = "cgroup")]
+    #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// Attach to this control group: its folder, or its name as /proc/PID/cgroup has it.
     #[arg(long, value_name = "PATH")]

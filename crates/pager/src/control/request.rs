@@ -80,7 +80,11 @@ impl Change {
     }
 }
 
-fn set<V, E: ToString>(name: &'static str, to: &mut Option<V>, value: Result<V, E>) -> Result<(), RequestError> {
+fn set<V, E: ToString>(
+    name: &'static str,
+    to: &mut Option<V>,
+    value: Result<V, E>,
+) -> Result<(), RequestError> {
     let value = value.map_err(|error| RequestError::Value { name, problem: error.to_string() })?;
     match to.replace(value) {
         None => Ok(()),

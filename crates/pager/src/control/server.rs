@@ -182,7 +182,8 @@ fn set(change: Change, shared: &Shared) -> Result<(), String> {
             .to_owned());
     }
     if change.asks_for_steering() {
-        steer::can_steer().map_err(|error| format!("{error}; steering takes CAP_PERFMON and CAP_SYS_NICE"))?;
+        steer::can_steer()
+            .map_err(|error| format!("{error}; steering takes CAP_PERFMON and CAP_SYS_NICE"))?;
     }
     if let Some(dram_bytes) = change.dram_bytes {
         machine::check_dram(dram_bytes).map_err(|error| error.to_string())?;

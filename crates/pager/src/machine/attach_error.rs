@@ -44,7 +44,9 @@ pub enum AttachError {
         pid: u32,
     },
     /// It has no memory of its own.
-    #[error("process {pid} is a thread of the kernel, or is ending: it has no memory that could be paged; name a program's process")]
+    #[error(
+        "process {pid} is a thread of the kernel, or is ending: it has no memory that could be paged; name a program's process"
+    )]
     NoMemory {
         /// Its number.
         pid: u32,

@@ -113,7 +113,8 @@ fn to_group(path: &Path, locked: &Locked<'_>) -> Result<(Attached, String), Mach
     if hierarchy.own_group()?.path().starts_with(&path) {
         return Err(AttachError::OwnGroup { path }.into());
     }
-    let has_it = |entry: &&Entry| entry.is_live() && entry.limited_group().is_some_and(|it| it.path() == path);
+    let has_it =
+        |entry: &&Entry| entry.is_live() && entry.limited_group().is_some_and(|it| it.path() == path);
     if let Some(entry) = locked.entries()?.iter().find(has_it) {
         let what = path.display().to_string();
         return Err(AttachError::Taken { what, id: entry.id.clone() }.into());

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use tiermem_sys::swap::{self, SwapArea, SwapError, SwapOptions};
 
-use super::register::{Entry, EntrySwap, Locked};
 use super::absolute;
 use super::error::MachineError;
+use super::register::{Entry, EntrySwap, Locked};
 
 /// Files of runs have names that begin and end so, and this label.
 const PREFIX: &str = "tiermem-pager-";

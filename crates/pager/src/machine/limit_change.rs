@@ -41,7 +41,8 @@ pub fn change(
     };
     if changed.is_err() {
         // What failed is told; this can fail only for the same reason.
-        let _ = put_marks_back(group, &before).and_then(|()| group.set_limits(before.memory(), before.swap()));
+        let _ =
+            put_marks_back(group, &before).and_then(|()| group.set_limits(before.memory(), before.swap()));
     }
     changed
 }

@@ -76,7 +76,9 @@ impl ProcessTree {
         let mut open = self.processes();
         while let Some(pid) = open.pop() {
             for child in child::children(pid) {
-                if let Some(identity) = ProcessIdentity::of(child).filter(|_| !self.living.contains_key(&child)) {
+                if let Some(identity) =
+                    ProcessIdentity::of(child).filter(|_| !self.living.contains_key(&child))
+                {
                     self.living.insert(child, (identity, ProcessStat::default()));
                     open.push(child);
                 }
@@ -102,12 +104,17 @@ mod tests {
         let processes = tree.processes();
         assert!(processes.len() == 2 && processes.contains(&shell.id()), "{processes:?}");
         let before = tree.look();
-        assert!(before.charged_bytes > 0 && before.required_bytes >= before.charged_bytes && before.faults > 0);
+        assert!(
+            before.charged_bytes > 0 && before.required_bytes >= before.charged_bytes && before.faults > 0
+        );
         child::end_tree(shell.id());
         shell.wait().unwrap();
         while !tree.processes().is_empty() {
             assert!(tree.look().faults >= before.faults);
         }
-        assert_eq!(tree.look(), MemoryUse { charged_bytes: 0, required_bytes: 0, shared_bytes: 0, ..tree.look() });
+        assert_eq!(
+            tree.look(),
+            MemoryUse { charged_bytes: 0, required_bytes: 0, shared_bytes: 0, ..tree.look() }
+        );
     }
 }

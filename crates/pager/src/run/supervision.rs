@@ -154,7 +154,9 @@ impl Supervision {
             *prefetch = change.prefetch.unwrap_or(*prefetch);
             match &mut self.steering {
                 Some(steering) => steering.change(self.settings.core()),
-                None if change.asks_for_steering() => self.steering = Some(late(&self.settings, &self.target)),
+                None if change.asks_for_steering() => {
+                    self.steering = Some(late(&self.settings, &self.target))
+                }
                 None => {}
             }
         }

@@ -63,7 +63,8 @@ pub fn replay(log: impl BufRead) -> Result<Replayed, ReplayError> {
         let text = text.chars().take(80).collect();
         ReplayError::Line { line, text, problem }
     };
-    let options = options(MAGIC, &first).ok_or_else(|| wrong(1, &first, "not the beginning of a pager's log"))?;
+    let options =
+        options(MAGIC, &first).ok_or_else(|| wrong(1, &first, "not the beginning of a pager's log"))?;
     let core = Logged::new(&options);
     let mut core = core.map_err(|_| wrong(1, &first, "no configuration that can be"))?;
     let mut replayed = Replayed::default();
@@ -91,7 +92,8 @@ pub fn replay(log: impl BufRead) -> Result<Replayed, ReplayError> {
             first_act = acts.len();
             continue;
         }
-        let (now_ms, event) = event(&text, &acts, first_act).ok_or_else(|| wrong(line, &text, "no event and no act"))?;
+        let (now_ms, event) =
+            event(&text, &acts, first_act).ok_or_else(|| wrong(line, &text, "no event and no act"))?;
         core.on(event, now_ms, &mut acts);
         replayed.events += 1;
     }
@@ -178,7 +180,7 @@ mod tests {
     /// A log of a program that sweeps and jumps, with refusals, scans and a limit that changes.
     fn log(evict: Option<evict::Named>, prefetch: prefetch::Named, is_changed: bool) -> (String, Counts) {
         let path = std::env::temp_dir()
-            .join(format!("tiermem-pager-log-{}-{prefetch}-{evict:?}", std::process::id()));
+            .join(format!("tiermem-pager-log-{}-{prefetch}-{evict:?}-{is_changed}", std::process::id()));
         let options = CoreOptions { evict, prefetch, dram_pages: 256, swap_pages: 4096 };
         let mut core = Logged::new(&options).unwrap();
         core.log_to(&path, &options).unwrap();
@@ -187,6 +189,12 @@ mod tests {
         for now in 0..4000_u64 {
             let page = if now % 3 == 0 { rng.below(1000) } else { now % 1000 };
             let mut acts = Vec::new();
+            if now == 2000 && is_changed {
+                core.begin_again(&CoreOptions { evict: Some(evict::Named::Sieve), ..options }).unwrap();
+                let pages = PageRange { first: 0, end: 1000 };
+                core.on(Event::Found { pages, state: PageState::Present }, now, &mut acts);
+                in_swap.fill(false);
+            }
             core.on(Event::Fault { page, major: in_swap[page as usize], write: false }, now, &mut acts);
             if now % 64 == 0 {
                 core.on(Event::Step { budget: 64 }, now, &mut acts);
@@ -200,12 +208,6 @@ mod tests {
                     now,
                     &mut acts,
                 );
-            }
-            if now == 2000 && is_changed {
-                core.begin_again(&CoreOptions { evict: Some(evict::Named::Sieve), ..options }).unwrap();
-                let pages = PageRange { first: 0, end: 1000 };
-                core.on(Event::Found { pages, state: PageState::Present }, now, &mut acts);
-                in_swap.fill(false);
             }
             while !acts.is_empty() {
                 for act in std::mem::take(&mut acts) {
