@@ -52,3 +52,49 @@ def test_version_2_limits_pages_and_leaves_nothing(guest: type[Machine]) -> None
     # Without the one who takes care, under its limit, to its end.
     assert f",2,{48 * MIB}\n" in killed and "goes on\n" in killed, result.output
     assert killed.endswith(",command\n0\nmemory\n"), result.output
+
+
+# A program of 96 MiB in a group that had a limit before, attached to and set; then as a process.
+ATTACH = """
+echo never >/sys/kernel/mm/transparent_hugepage/enabled
+mkswap /dev/ram0 >/dev/null; group=/sys/fs/cgroup/app
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control; mkdir $group; echo 209715200 >$group/memory.max; echo 199999488 >$group/memory.high
+sh -c "echo \\$\\$ >$group/cgroup.procs; exec sweep --size 100663296 --passes 100000" &
+until [ "$(cat $group/memory.current)" -gt 100000000 ]; do sleep 0.2; done
+program=$(cat $group/cgroup.procs)
+limits() { echo "$1 $(cat $group/memory.max) $(cat $group/memory.swap.max) $(cat $group/memory.high)"; }
+attach() { tiermem pager attach "$@" & owner=$!; until tiermem pager set prefetch=none >/dev/null 2>&1; do sleep 0.2; done; }
+limits before
+attach --cgroup /app --dram 48MiB --flash /dev/ram0=128MiB --report /out/attached.json; limits attached
+tiermem pager set dram=32MiB --format csv | cut -d , -f 2; limits lower
+tiermem pager set dram=64MiB --format csv | cut -d , -f 2; limits higher
+kill $owner; wait $owner; echo "code $?"; limits detached
+attach --cgroup $group --dram 48MiB --flash /dev/ram0=128MiB; limits again
+kill -9 $owner; wait $owner; tiermem pager status --format csv | wc -l; limits restored
+tiermem pager attach --cgroup app --dram 32MiB --flash /dev/ram0=16MiB; echo "code $?"; limits refused
+attach --pid $program --dram 48MiB --flash /dev/ram0=128MiB --report /out/process.json; limits process
+until [ "$(sed -n 's/^VmSwap:[^0-9]*\\([0-9]*\\) kB/\\1/p' /proc/$program/status)" -gt 40000 ]; do sleep 0.2; done
+kill $owner; wait $owner; echo "code $?"
+grep -c / /proc/swaps; ls /run/tiermem/pager; grep -w oom_kill $group/memory.events; ls -d /proc/$program; kill $program
+"""
+
+
+def test_version_2_is_attached_to_and_put_back(guest: type[Machine]) -> None:
+    programs = {"/bin/tiermem": binary(), "/bin/sweep": workload("sweep")[0]}
+    result = guest("ram-disks", (1024, 64)).run(ATTACH, files=programs)
+    lines = result.output.splitlines()
+    of = {line.split()[0]: line.split()[1:] for line in lines if len(line.split()) == 4}
+    before = [str(200 * MIB), "max", "199999488"]
+    assert of["before"] == before, result.output
+    for name, dram_mib in [("attached", 48), ("again", 48), ("lower", 32), ("higher", 64)]:
+        assert of[name] == [str(dram_mib * MIB), str(128 * MIB), before[2]], result.output
+    for name in ("detached", "restored", "refused", "process"):
+        assert of[name] == before, result.output
+    assert [line for line in lines if line.startswith("code")] == ["code 0", "code 1", "code 0"], result.output
+    assert "there is room for 16MiB on flash" in result.output and lines.count("1") >= 1
+    # No swap is on, nobody was killed, and the program goes on.
+    assert lines[-4:-1] == ["0", "lock", "oom_kill 0"] and lines[-1].startswith("/proc/"), result.output
+    reports = {name.removesuffix(".json"): json.loads(text) for name, text in result.files_out.items()}
+    assert reports["attached"]["dram_bytes"] == 64 * MIB and reports["attached"]["flash_peak_bytes"] > 40 * MIB
+    assert reports["process"]["dram_bytes"] == 48 * MIB and reports["process"]["written_bytes"] > 40 * MIB
+    assert all(told["ended"] == "detached" for told in reports.values())

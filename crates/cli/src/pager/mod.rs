@@ -33,7 +33,7 @@ Example:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Give a program that runs less DRAM than it has, until it ends or you detach.
-    Attach(attach::Options),
+    Attach(Box<attach::Options>),
     /// Change how a program is paged, while it runs.
     Set(set::Options),
     /// List the paged programs that run; take away what killed runs have left.
