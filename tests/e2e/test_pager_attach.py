@@ -150,6 +150,26 @@ def test_limits_that_were_there_come_back_and_a_group_is_named_as_proc_names_it(
         program.end()
 
 
+def test_swap_stays_on_where_turning_it_off_would_kill(group: pathlib.Path) -> None:
+    (group / "memory.limit_in_bytes").write_text(str(160 * MIB))
+    (group / "memory.memsw.limit_in_bytes").write_text(str(400 * MIB))
+    with reader(60, group) as first:
+        with attached("--cgroup", str(group), "--dram", "64MiB", "--flash", "320MiB", *JSON) as it:
+            # By now it needs more than its old limit of memory.
+            with reader(160, group) as second:
+                it.send_signal(signal.SIGTERM)
+                _, error = it.communicate(timeout=PATIENCE_S)
+                assert it.returncode == 0 and "stays on" in error and "tries again" in error, error
+                assert limits(group) == (160 * MIB, 400 * MIB, "oom_kill_disable 0") and len(areas()) == 1
+                # What somebody sets then stays.
+                (group / "memory.memsw.limit_in_bytes").write_text(str(420 * MIB))
+                assert status() == [] and limits(group)[1] == 420 * MIB and len(areas()) == 1
+                second.end()
+            first.end()
+    assert status() == []
+    assert_nothing_is_left()
+
+
 def test_the_end_of_the_last_process_is_the_attachments(group: pathlib.Path) -> None:
     with reader(40, group) as program, attached("--cgroup", str(group), "--dram", "32MiB", "--flash", "64MiB", *JSON) as it:
         program.end()

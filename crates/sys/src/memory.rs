@@ -27,6 +27,11 @@ pub fn total_bytes() -> Option<u64> {
     parse_total(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
+/// Bytes that programs can have without swapping, or `None` where `/proc` does not tell.
+pub fn available_bytes() -> Option<u64> {
+    kib_field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
+}
+
 fn parse_total(meminfo: &str) -> Option<u64> {
     kib_field(meminfo, "MemTotal:")
 }

@@ -13,6 +13,15 @@ pub enum AttachError {
         /// The group.
         path: PathBuf,
     },
+    /// The group has no limits of memory.
+    #[error(
+        "{} has no limits of memory; have the group above hand the controller on: echo +memory >{}/cgroup.subtree_control",
+        path.display(), path.parent().unwrap_or(path).display()
+    )]
+    NoController {
+        /// The group.
+        path: PathBuf,
+    },
     /// This process is in it.
     #[error(
         "tiermem itself runs in {}, and would be limited with it; name a group that holds the program alone, or start tiermem in \
@@ -102,6 +111,14 @@ pub enum AttachError {
         is_bytes: u64,
         /// What it was to have.
         to_bytes: u64,
+    },
+    /// Nothing holds a process at its size any more.
+    #[error("process {pid} is not held at its size any more: {reason}")]
+    NotHeld {
+        /// Its number.
+        pid: u32,
+        /// Why.
+        reason: String,
     },
     /// The user has stopped it.
     #[error("stopped before the limit was set; the limits are what they were")]

@@ -60,6 +60,21 @@ pub enum MachineError {
     /// Control groups refused.
     #[error(transparent)]
     Group(#[from] GroupError),
+    /// What lies in swap has nowhere to go.
+    #[error(
+        "{} stays on: {} lie there, and {whose} has room for {} in memory; it goes with the program, or once there is room",
+        path.display(), Bytes(*used_bytes), Bytes(*room_bytes)
+    )]
+    SwapStays {
+        /// The file or device.
+        path: PathBuf,
+        /// What lies there.
+        used_bytes: u64,
+        /// The room for it.
+        room_bytes: u64,
+        /// Whose room.
+        whose: String,
+    },
     /// What runs cannot be attached to, or its limits cannot be changed.
     #[error(transparent)]
     Attach(#[from] AttachError),

@@ -8,7 +8,7 @@ use tiermem_sys::swap::{self, SwapArea};
 
 use super::error::MachineError;
 use super::register::{Attached, Entry, EntrySwap, Locked};
-use super::{flash, limit_change};
+use super::{flash, limit_change, swap_return};
 
 /// The kernel takes a process out of its group a little after its end.
 const GROUP_PATIENCE: Duration = Duration::from_secs(2);
@@ -21,6 +21,8 @@ pub enum Left {
     Nothing,
     /// Its swap stays on until other paged programs have ended: pages of theirs may lie there.
     SwapOfOthers(PathBuf),
+    /// Its swap stays on for this reason.
+    SwapStays(String),
 }
 
 /// What was left of all.
@@ -28,14 +30,14 @@ pub enum Left {
 pub struct AllLeft {
     /// Runs that live: found so before anything was taken away.
     pub live: Vec<Entry>,
-    with_swap: Vec<(String, PathBuf)>,
+    left: Vec<(String, Left)>,
 }
 
 impl AllLeft {
     /// What of one run.
     pub fn of(&self, entry: &Entry) -> Left {
-        let found = self.with_swap.iter().find(|(id, _)| *id == entry.id);
-        found.map_or(Left::Nothing, |(_, path)| Left::SwapOfOthers(path.clone()))
+        let found = self.left.iter().find(|(id, _)| *id == entry.id);
+        found.map_or(Left::Nothing, |(_, left)| left.clone())
     }
 }
 
@@ -57,28 +59,36 @@ pub fn sweep(locked: &Locked<'_>) -> Result<AllLeft, MachineError> {
 }
 
 fn take_away(locked: &Locked<'_>, entry: &mut Entry, left: &mut AllLeft) -> Result<(), MachineError> {
-    put_limits_back(entry)?;
+    put_limits_back(locked, entry)?;
     remove_group(entry)?;
     if let Some(swap) = &entry.swap {
         let area = area_of(swap)?;
         // What holds no page is turned off at once, whoever runs.
         if area.as_ref().is_some_and(|area| area.used_bytes > 0) && !left.live.is_empty() {
-            left.with_swap.push((entry.id.clone(), swap.path.clone()));
+            left.left.push((entry.id.clone(), Left::SwapOfOthers(swap.path.clone())));
             (entry.group, entry.attached) = (None, None);
             return locked.write(entry);
+        }
+        let used_bytes = area.as_ref().map_or(0, |area| area.used_bytes);
+        if let Err(error) = swap_return::check(entry, &swap.path, used_bytes) {
+            left.left.push((entry.id.clone(), Left::SwapStays(error.to_string())));
+            return Ok(());
         }
         remove_swap(swap, area.is_some())?;
     }
     locked.remove(entry)
 }
 
-/// Before the swap goes: what lies there comes back to the group.
-fn put_limits_back(entry: &Entry) -> Result<(), MachineError> {
-    match (&entry.attached, entry.attached_group()) {
-        (Some(Attached::Group { before, .. }), Some(group)) => limit_change::put_back(&group, before),
-        // It has gone, and its limits with it.
-        _ => Ok(()),
+/// Before the swap goes: what lies there comes back to the group. It is done once, so that what somebody sets later stays.
+fn put_limits_back(locked: &Locked<'_>, entry: &mut Entry) -> Result<(), MachineError> {
+    let group = entry.attached_group();
+    let Some(Attached::Group { before: before @ Some(_), .. }) = &mut entry.attached else { return Ok(()) };
+    // One that has gone took its limits with it.
+    if let (Some(group), Some(limits)) = (group, &before) {
+        limit_change::put_back(&group, limits)?;
     }
+    *before = None;
+    locked.write(entry)
 }
 
 fn remove_group(entry: &Entry) -> Result<(), MachineError> {

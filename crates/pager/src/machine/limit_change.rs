@@ -9,6 +9,7 @@ use tiermem_sys::swap;
 
 use super::attach_error::AttachError;
 use super::error::MachineError;
+use super::page_out::PageOut;
 use super::saved_limits::SavedLimits;
 
 /// A step of a limit on its way down: small enough that it can be stopped soon.
@@ -145,6 +146,7 @@ fn step_down(
 ) -> Result<(), MachineError> {
     let mut least_bytes = u64::MAX;
     let mut progress_at = Instant::now();
+    let mut page_out = PageOut::default();
     loop {
         let is_bytes = group.usage_bytes()?;
         if is_stopped() {
@@ -164,6 +166,7 @@ fn step_down(
         } else if progress_at.elapsed() >= STEP_PATIENCE {
             return Err(AttachError::Stays { group: group.path().to_owned(), to_bytes, is_bytes }.into());
         } else {
+            page_out.go_on(group, STEP_BYTES);
             thread::sleep(STEP_PAUSE);
         }
     }

@@ -11,8 +11,10 @@ mod group;
 mod leftovers;
 mod limit_change;
 mod limits;
+mod page_out;
 mod register;
 mod saved_limits;
+mod swap_return;
 
 pub use attach_error::AttachError;
 pub use attachment::{Attachment, Subject};

@@ -68,8 +68,8 @@ pub enum Attached {
         is_second: bool,
         /// Its number: another group may come to have the name.
         number: u64,
-        /// Its limits before.
-        before: SavedLimits,
+        /// Its limits before; `None` once they are put back.
+        before: Option<SavedLimits>,
     },
     /// A process: its number, and when it was started.
     Process(u32, u64),
@@ -79,7 +79,7 @@ impl Attached {
     /// To a group, which has these limits.
     pub fn group(group: &Group, before: SavedLimits) -> Result<Self, GroupError> {
         let (path, is_second) = (group.path().to_owned(), group.version() == Version::Two);
-        Ok(Attached::Group { path, is_second, number: group.number()?, before })
+        Ok(Attached::Group { path, is_second, number: group.number()?, before: Some(before) })
     }
 
     /// To a process.

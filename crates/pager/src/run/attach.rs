@@ -105,12 +105,19 @@ fn attach_there(
         if stop.is_asked() {
             break Cause::Detached;
         }
-        match supervision.target().processes().is_empty() {
+        let is_empty = supervision.target().processes().is_empty();
+        match is_empty {
             false => empty_since = None,
             true if empty_since.get_or_insert_with(Instant::now).elapsed() >= EMPTY_FOR => {
                 break Cause::LastProcess;
             }
             true => {}
+        }
+        if let (Subject::Process(pid), Some(reason), false) =
+            (&options.subject, supervision.steering_ended(), is_empty)
+        {
+            let (pid, reason) = (*pid, reason.to_owned());
+            return Err(AttachError::NotHeld { pid, reason }.into());
         }
         let next = supervision.next_due().saturating_duration_since(Instant::now());
         std::thread::sleep(next.min(PAUSE));

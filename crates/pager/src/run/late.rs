@@ -63,6 +63,12 @@ impl Late {
         self.steering.as_ref().map(Steering::now).unwrap_or_default()
     }
 
+    /// Why nothing is steered any more, if that is so; the details are told at the end.
+    pub fn has_ended(&self) -> Option<&str> {
+        let ended = self.steering.as_ref().filter(|steering| steering.has_ended());
+        self.gave_up.as_deref().or(ended.map(|_| "steering has ended"))
+    }
+
     /// Ends it, and tells what it has done.
     pub fn end(self) -> Steered {
         let Late { steering, gave_up, .. } = self;

@@ -69,6 +69,7 @@ impl Note {
         match left {
             Ok(Left::Nothing) => None,
             Ok(Left::SwapOfOthers(path)) => Some(Note::SwapLeft { path }),
+            Ok(Left::SwapStays(reason)) => Some(Note::NotTakenAway(reason)),
             Err(error) => Some(Note::NotTakenAway(error.to_string())),
         }
     }

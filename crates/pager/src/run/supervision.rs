@@ -113,6 +113,11 @@ impl Supervision {
         &self.target
     }
 
+    /// Why nothing is steered any more, if it was to be.
+    pub fn steering_ended(&self) -> Option<&str> {
+        self.steering.as_ref().and_then(Late::has_ended)
+    }
+
     /// When [`Self::step`] is to be called again.
     pub fn next_due(&self) -> Instant {
         self.next_look.min(self.next_time)

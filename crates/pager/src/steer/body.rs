@@ -149,6 +149,11 @@ impl Steering {
         let _ = self.orders.send(Order::Processes(pids));
     }
 
+    /// Whether the thread has given up.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// What it has counted so far.
     pub fn now(&self) -> Steered {
         let counts = *self.counts.lock().unwrap_or_else(PoisonError::into_inner);

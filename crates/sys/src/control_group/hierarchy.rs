@@ -89,6 +89,21 @@ impl Hierarchy {
         self.group_in(&files::read("read", Path::new(FILE))?)
     }
 
+    /// The group of a process.
+    ///
+    /// # Errors
+    /// As [`Self::own_group`]; if there is no such process.
+    pub fn group_of(&self, pid: u32) -> Result<Group, GroupError> {
+        self.group_in(&files::read("read", Path::new(&format!("/proc/{pid}/cgroup")))?)
+    }
+
+    /// A group and those above it, but for the one at the top.
+    pub fn lineage(&self, group: &Group) -> Vec<Group> {
+        let below_top = |path: &&Path| path.starts_with(&self.mount_point) && *path != self.mount_point;
+        let above = group.path().ancestors().take_while(below_top);
+        above.filter_map(|path| Group::open(self.version, path.to_owned()).ok()).collect()
+    }
+
     /// The group that a process's `/proc/PID/cgroup` names.
     pub(super) fn group_in(&self, text: &str) -> Result<Group, GroupError> {
         let name = text.lines().find_map(|line| {
