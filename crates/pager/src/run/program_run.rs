@@ -47,6 +47,8 @@ pub struct Options {
     pub evict: Option<evict::Named>,
     /// What is fetched ahead.
     pub prefetch: prefetch::Named,
+    /// Whether sweeps drop what they have passed, where that pays.
+    pub drop_behind: bool,
     /// Where the events and the acts of steering are written.
     pub log: Option<PathBuf>,
     /// A command that, with the name of a run behind it, calls [`crate::machine::keep`]: it stays behind where processes outlive the
@@ -57,7 +59,7 @@ pub struct Options {
 impl Options {
     /// Whether there is nothing that steering would do.
     fn has_nothing_to_steer(&self) -> bool {
-        self.evict.is_none() && self.prefetch == prefetch::Named::None
+        self.evict.is_none() && self.prefetch == prefetch::Named::None && !self.drop_behind
     }
 }
 
@@ -264,6 +266,7 @@ fn core_options(options: &Options) -> CoreOptions {
     CoreOptions {
         evict: options.evict,
         prefetch: options.prefetch,
+        drop_behind: options.drop_behind,
         dram_pages: pages(options.limits.dram_bytes),
         swap_pages: options.limits.flash.bytes().map_or(u32::MAX, pages),
     }

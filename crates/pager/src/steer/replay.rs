@@ -98,6 +98,7 @@ fn options(line: &str) -> Option<CoreOptions> {
     let options = CoreOptions {
         evict: if evict == "kernel" { None } else { Some(evict.parse().ok()?) },
         prefetch: prefetch.parse().ok()?,
+        drop_behind: flag(words.next()?)?,
         dram_pages: number(words.next())?,
         swap_pages: number(words.next())?,
     };
@@ -108,15 +109,18 @@ fn number<N: FromStr>(word: Option<&str>) -> Option<N> {
     word?.parse().ok()
 }
 
+fn flag(word: &str) -> Option<bool> {
+    match word {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
 /// The time and the event of a line; acts are known by their numbers.
 fn event(line: &str, acts: &[Act]) -> Option<(u64, Event)> {
     let words: Vec<&str> = line.split(' ').collect();
     let (now_ms, kind, fields) = (number(words.first().copied())?, *words.get(1)?, words.get(2..)?);
-    let flag = |word: &str| match word {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
-    };
     let range = |first: &str, end: &str, most: u64| {
         let pages = PageRange { first: first.parse().ok()?, end: end.parse().ok()? };
         (pages.end.checked_sub(pages.first)? <= most).then_some(pages)
@@ -151,6 +155,7 @@ fn event(line: &str, acts: &[Act]) -> Option<(u64, Event)> {
             dram_pages: dram_pages.parse().ok()?,
             watermarks: Watermarks { low: low.parse().ok()?, high: high.parse().ok()? },
         },
+        ("charged", [pages]) => Event::Charged { pages: pages.parse().ok()? },
         ("step", [budget]) => Event::Step { budget: budget.parse().ok()? },
         _ => return None,
     };

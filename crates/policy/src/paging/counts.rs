@@ -23,6 +23,10 @@ pub struct Counts {
     pub prefetch_late: u64,
     /// Those that left again without a use.
     pub prefetch_unused: u64,
+    /// Pages that left behind a sweep.
+    pub dropped_behind: u64,
+    /// Pages that were sent away to learn when they are used next.
+    pub probed: u64,
     /// Faults for pages that had to leave for a page that was fetched ahead.
     pub polluted: u64,
     /// Events for pages beyond the number of frames that there can be.
