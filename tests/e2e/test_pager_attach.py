@@ -40,6 +40,10 @@ print("right", flush=True)
 """
 
 
+# Fills memory and leaves it alone.
+IDLER = READER.replace("while True:", "while False:").replace('print("right"', 'assert sys.stdin.readline()\nprint("right"')
+
+
 class Reader:
     """A program that has so many MiB, in a group or not."""
 
@@ -66,8 +70,8 @@ class Reader:
 
 
 @contextlib.contextmanager
-def reader(mib: int, group: pathlib.Path | None = None) -> Iterator[Reader]:
-    it = Reader(mib, group)
+def reader(mib: int, group: pathlib.Path | None = None, script: str = READER) -> Iterator[Reader]:
+    it = Reader(mib, group, script)
     try:
         yield it
     finally:
@@ -153,10 +157,10 @@ def test_limits_that_were_there_come_back_and_a_group_is_named_as_proc_names_it(
 def test_swap_stays_on_where_turning_it_off_would_kill(group: pathlib.Path) -> None:
     (group / "memory.limit_in_bytes").write_text(str(160 * MIB))
     (group / "memory.memsw.limit_in_bytes").write_text(str(400 * MIB))
-    with reader(60, group) as first:
+    with reader(60, group, IDLER) as first:
         with attached("--cgroup", str(group), "--dram", "64MiB", "--flash", "320MiB", *JSON) as it:
             # By now it needs more than its old limit of memory.
-            with reader(160, group) as second:
+            with reader(160, group, IDLER) as second:
                 it.send_signal(signal.SIGTERM)
                 _, error = it.communicate(timeout=PATIENCE_S)
                 assert it.returncode == 0 and "stays on" in error and "tries again" in error, error

@@ -3,10 +3,14 @@
 
 mod paging_world;
 
+use std::collections::{BTreeSet, VecDeque};
+
 use paging_world::{Op, World};
 use tiermem_policy::evict::lru::{Bump, Lru};
 use tiermem_policy::frames::{TierConfig, domains};
-use tiermem_policy::paging::{Config, Counts, Event, Outcome, PageRange, PageState, Paging, Watermarks};
+use tiermem_policy::paging::{
+    Config, Counts, Event, Outcome, PageRange, PageState, Paging, Reclaim, Watermarks,
+};
 use tiermem_policy::prefetch;
 use tiermem_policy::prefetch::next_n::NextNParameters;
 
@@ -216,4 +220,70 @@ fn a_program_that_maps_and_unmaps_forever_costs_what_it_has_mapped_at_one_time()
     }
     world.paging.audit();
     assert_eq!(bytes[1], bytes[19]);
+}
+
+/// Passes over two hundred thousand pages with DRAM for half of them, the kernel reclaiming: it takes the page used longest ago.
+fn reclaimed_by_the_kernel(dram: u32, pages: u64, passes: u64) -> (Counts, u64) {
+    let config = Config { reclaim: Reclaim::Kernel, drop_behind: true, ..Config::kernel(dram, 1 << 20) };
+    let mut world = of(config);
+    let (mut order, mut in_dram, mut reads) = (VecDeque::new(), BTreeSet::new(), 0);
+    for page in (0..passes).flat_map(|_| 0..pages) {
+        order.push_back(page);
+        if !in_dram.contains(&page) {
+            while in_dram.len() >= dram as usize {
+                let page: u64 = order.pop_front().unwrap();
+                // Those that were used since stand farther back, too.
+                if !order.contains(&page) && in_dram.remove(&page) {
+                    world.run(Op::Event(Event::Found {
+                        pages: PageRange::one(page),
+                        state: PageState::Swapped,
+                    }));
+                }
+            }
+            in_dram.insert(page);
+            let major = reads >= pages;
+            reads += 1;
+            world.run(Op::Event(Event::Charged { pages: in_dram.len() as u64 }));
+            let acts = world.run(Op::Event(Event::Fault { page, major, write: false }));
+            for act in acts {
+                let page = act.split(' ').nth(2).unwrap().parse().unwrap();
+                in_dram.remove(&page);
+                world.run(Op::Settled { nth: 0, outcome: Outcome::Done });
+            }
+        }
+    }
+    world.paging.audit();
+    (world.counts(), reads - pages)
+}
+
+#[test]
+fn a_sweep_drops_what_it_has_passed_where_the_kernel_reclaims() {
+    let (counts, reads) = reclaimed_by_the_kernel(2000, 4000, 12);
+    // Without it, eleven passes read all of it.
+    assert!(reads < 11 * 4000 * 7 / 10, "{reads}");
+    assert!(
+        counts.dropped_behind > 10_000
+            && counts.probed > 100
+            && counts.paged_out == counts.dropped_behind + counts.probed
+    );
+    // What fits is left alone.
+    let (counts, reads) = reclaimed_by_the_kernel(2000, 2000, 12);
+    assert_eq!((counts.dropped_behind, counts.probed, reads), (0, 0, 0));
+}
+
+#[test]
+fn what_is_charged_for_others_takes_room_from_pages() {
+    let mut world = world(100, 1, 2, prefetch::Named::None);
+    (0..50).for_each(|page| assert_eq!(world.minor(page), [] as [&str; 0]));
+    world.on(Event::Charged { pages: 90 });
+    // 40 are of others, which leaves 60.
+    assert_eq!(world.paging.space().capacity(0), 60);
+    world.on(Event::Charged { pages: 1000 });
+    assert_eq!(world.paging.space().capacity(0), 50, "a half stays theirs");
+    let mut config = Config { reclaim: Reclaim::Kernel, ..Config::kernel(100, 1000) };
+    config.drop_behind = true;
+    let mut world = of(config);
+    let before = world.paging.space().capacity(0);
+    world.on(Event::Charged { pages: 1000 });
+    assert_eq!(world.paging.space().capacity(0), before, "the kernel's limit is the kernel's");
 }

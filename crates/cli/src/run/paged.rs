@@ -44,8 +44,9 @@ Fields of the report with --dram:
                          how long those that read from disk took, of a sample; null if none was measured
   prefetched_pages, prefetch_used_pages, prefetch_late_pages
                          pages fetched ahead, those of them that were used, and those used before they had come; null without steering, as
-                         the next two
-  kernel_evicted_pages   pages that the kernel took by itself: all of them with --evict kernel
+                         the next three
+  kernel_evicted_pages   pages that the kernel took by itself: with --evict kernel all but those that were dropped
+  dropped_behind_pages   pages that left because a sweep had passed them
   events_lost            page faults of which steering was told nothing
   shared_bytes           peak of shared memory
   read_bytes, written_bytes
@@ -118,6 +119,15 @@ fn how(text: &str) -> Result<AskedHow, String> {
     }
 }
 
+/// Reads whether something is to be.
+pub fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("{text:?} is neither on nor off")),
+    }
+}
+
 fn overcommit(text: &str) -> Result<f64, String> {
     let ratio = text.parse::<f64>().ok().filter(|ratio| (1.0..=1000.0).contains(ratio));
     ratio.ok_or_else(|| format!("{text:?} is not a ratio from 1 to 1000, such as 2"))
@@ -150,6 +160,9 @@ pub struct PagedArgs {
     /// Who leaves DRAM: kernel (the kernel's own reclaim chooses), or a policy as `tiermem sim frames` has them [default: kernel].
     #[arg(long, value_name = "NAME")]
     evict: Option<EvictName>,
+    /// Whether pages that a sweep has passed leave first, where they are needed later than others: on or off [default: on].
+    #[arg(long, value_name = "WHETHER", value_parser = on_or_off)]
+    drop_behind: Option<bool>,
     /// Write the events and the acts of steering to FILE; `tiermem pager replay FILE` checks it.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -171,6 +184,7 @@ impl PagedArgs {
             ("--how", self.how.is_some()),
             ("--evict", self.evict.is_some()),
             ("--prefetch", self.prefetch.is_some()),
+            ("--drop-behind", self.drop_behind.is_some()),
             ("--log", self.log.is_some()),
         ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
@@ -181,6 +195,7 @@ impl PagedArgs {
         let asked = [
             ("--evict", self.evict.is_some()),
             ("--prefetch", self.prefetch.is_some()),
+            ("--drop-behind", self.drop_behind.is_some()),
             ("--log", self.log.is_some()),
         ];
         match asked.into_iter().find(|(_, is_given)| *is_given) {
@@ -244,6 +259,7 @@ pub fn run(
         how: args.how.unwrap_or_default(),
         evict: args.evict.unwrap_or_default().0,
         prefetch: args.prefetch.unwrap_or(prefetch::Named::Readahead(ReadaheadParameters::DEFAULT)),
+        drop_behind: args.drop_behind.unwrap_or(true),
         log: args.log.clone(),
         keeper: keeper(),
     };

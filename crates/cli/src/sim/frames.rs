@@ -146,6 +146,9 @@ pub struct Options {
     /// When granules are looked at: a time of the trace such as 1s, or a number of touches.
     #[arg(long, value_name = "EVERY", default_value = "1s", value_parser = look)]
     look: Look,
+    /// Pages that a sweep has passed leave first, where they are needed later than others, as with `tiermem run --dram`.
+    #[arg(long)]
+    drop_behind: bool,
     /// Touches until a frame that is fetched ahead has come.
     #[arg(long, value_name = "TOUCHES", default_value_t = 0, value_parser = crate::trace::count)]
     fetch_delay: u64,
@@ -319,6 +322,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             first_touch: options.first_touch,
             references,
             fetch_delay: options.fetch_delay,
+            drop_behind: options.drop_behind,
             seed: options.seed,
         };
         let outcomes = frames::run(&touches, &memory, &setups, threads);

@@ -36,6 +36,8 @@ pub struct AttachOptions {
     pub evict: Option<evict::Named>,
     /// What is fetched ahead.
     pub prefetch: prefetch::Named,
+    /// Whether sweeps drop what they have passed, where that pays.
+    pub drop_behind: bool,
     /// Whether it is an error that the program cannot be steered.
     pub must_steer: bool,
     /// Where the events and the acts of steering are written.
@@ -87,6 +89,7 @@ fn attach_there(
         flash_bytes: options.limits.flash.bytes(),
         evict: options.evict,
         prefetch: options.prefetch,
+        drop_behind: options.drop_behind,
         is_steered,
         log: options.log.clone(),
         swap: attachment.swap().map(Path::to_owned),
@@ -135,7 +138,7 @@ fn steered(options: &AttachOptions) -> Result<(bool, Vec<Note>), RunError> {
         can_steer()?;
         return Ok((true, Vec::new()));
     }
-    if options.evict.is_none() && options.prefetch == prefetch::Named::None {
+    if options.evict.is_none() && options.prefetch == prefetch::Named::None && !options.drop_behind {
         return Ok((false, Vec::new()));
     }
     match can_steer() {

@@ -37,6 +37,8 @@ pub struct Options {
     pub evict: Option<evict::Named>,
     /// What is fetched ahead.
     pub prefetch: prefetch::Named,
+    /// Whether sweeps drop what they have passed, where that pays.
+    pub drop_behind: bool,
     /// Where the events and the acts of steering are written.
     pub log: Option<PathBuf>,
     /// A command that, with the name of a run behind it, calls [`crate::machine::keep`]: it stays behind where processes outlive the
@@ -47,7 +49,7 @@ pub struct Options {
 impl Options {
     /// Whether there is nothing that steering would do.
     fn has_nothing_to_steer(&self) -> bool {
-        self.evict.is_none() && self.prefetch == prefetch::Named::None
+        self.evict.is_none() && self.prefetch == prefetch::Named::None && !self.drop_behind
     }
 }
 
@@ -100,6 +102,7 @@ fn run_there(
         flash_bytes: options.limits.flash.bytes(),
         evict: options.evict,
         prefetch: options.prefetch,
+        drop_behind: options.drop_behind,
         is_steered,
         log: options.log.clone(),
         swap: reservation.swap().map(Path::to_owned),

@@ -38,6 +38,8 @@ pub struct Settings {
     pub evict: Option<evict::Named>,
     /// What is fetched ahead.
     pub prefetch: prefetch::Named,
+    /// Whether sweeps drop what they have passed, where that pays.
+    pub drop_behind: bool,
     /// Whether it is steered.
     pub is_steered: bool,
     /// Where the events and the acts of steering are written.
@@ -52,6 +54,7 @@ impl Settings {
         CoreOptions {
             evict: self.evict,
             prefetch: self.prefetch,
+            drop_behind: self.drop_behind,
             dram_pages: pages(self.dram_bytes),
             swap_pages: self.flash_bytes.map_or(u32::MAX, pages),
         }

@@ -25,10 +25,11 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// A scan may take one part in this number of the time.
 const SCAN_SHARE: u32 = 20;
 const SCANS_APART_MIN: Duration = Duration::from_millis(100);
+/// A charge that was told to the core, or was never looked at.
+const UNKNOWN_BYTES: u64 = u64::MAX;
+const PAGE_BYTES: u64 = 4096;
 /// Moves that a step may begin.
 const STEP_BUDGET: u32 = 2048;
-/// Pages that the core counts as DRAM where the kernel alone makes room: it never has too few.
-const UNLIMITED_PAGES: u32 = u32::MAX >> 1;
 
 /// Why a program is not steered.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +111,7 @@ impl Steering {
         if let Some(path) = log {
             core.log_to(path, options).map_err(|source| SteerError::Log { path: path.to_owned(), source })?;
         }
-        let (stop, charged_bytes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (stop, charged_bytes) = (Arc::<AtomicBool>::default(), Arc::new(AtomicU64::new(UNKNOWN_BYTES)));
         let (counts, (orders, received)) = (Arc::<Mutex<Counts>>::default(), mpsc::channel());
         let mut body = Body {
             watch: FaultWatch::open(pids)?,
@@ -186,7 +187,6 @@ struct Body {
 
 impl Body {
     fn run(mut self, stop: &AtomicBool) -> Steered {
-        self.begin_core();
         let (mut pause, mut next_scan) = (PAUSE_MIN, Instant::now());
         while !stop.load(Relaxed) {
             self.watch.wait(pause);
@@ -195,11 +195,11 @@ impl Body {
                 next_scan = Instant::now();
             }
             let has_faulted = self.drain();
+            self.tell_charged();
             pause = if has_faulted { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
             if Instant::now() >= next_scan {
                 let before = cpu_time::thread_cpu_time();
-                let present_pages = self.scan();
-                self.adjust(present_pages);
+                self.scan();
                 *self.told_counts.lock().unwrap_or_else(PoisonError::into_inner) = self.core.counts();
                 let took = cpu_time::thread_cpu_time().saturating_sub(before);
                 next_scan = Instant::now() + SCANS_APART_MIN.max(took * SCAN_SHARE);
@@ -220,14 +220,6 @@ impl Body {
         self.steered
     }
 
-    fn begin_core(&mut self) {
-        if self.options.evict.is_none() {
-            // None is ever without a free page, so that wishes are sent for together.
-            let watermarks = Watermarks::of(UNLIMITED_PAGES);
-            self.tell(Event::Capacity { dram_pages: UNLIMITED_PAGES, watermarks });
-        }
-    }
-
     /// Does as it is told. Returns whether all pages have to be looked at. Another core takes the place of this one
     /// where no act is under way.
     fn obey(&mut self) -> bool {
@@ -242,10 +234,12 @@ impl Body {
                 }
                 Order::Change(options) => {
                     let before = std::mem::replace(&mut self.options, options);
-                    let is_other_core = (before.evict, before.prefetch) != (options.evict, options.prefetch);
+                    let is_other_core = CoreOptions { dram_pages: before.dram_pages, ..options } != before;
                     if is_other_core && self.core.begin_again(&options).is_ok() {
-                        self.begin_core();
+                        continue;
                     }
+                    let dram_pages = options.dram_pages;
+                    self.tell(Event::Capacity { dram_pages, watermarks: Watermarks::of(dram_pages) });
                 }
             }
         }
@@ -279,23 +273,19 @@ impl Body {
         has_faulted
     }
 
-    /// Brings the core where all pages are. Returns how many are in memory.
-    fn scan(&mut self) -> u64 {
-        let now_ms = self.now_ms();
-        let Body { core, acts, spaces, .. } = self;
-        spaces.scan(|event| core.on(event, now_ms, acts))
+    /// Brings the core what the group is charged, if that was looked at.
+    fn tell_charged(&mut self) {
+        let bytes = self.charged_bytes.swap(UNKNOWN_BYTES, Relaxed);
+        if bytes != UNKNOWN_BYTES {
+            self.tell(Event::Charged { pages: bytes / PAGE_BYTES });
+        }
     }
 
-    /// What the group is charged beside the pages that are steered takes room from them.
-    fn adjust(&mut self, present_pages: u64) {
-        if self.options.evict.is_none() {
-            return;
-        }
-        let charged_pages = self.charged_bytes.load(Relaxed) / 4096;
-        let others =
-            charged_pages.saturating_sub(present_pages).min(u64::from(self.options.dram_pages) / 2) as u32;
-        let dram_pages = self.options.dram_pages - others;
-        self.tell(Event::Capacity { dram_pages, watermarks: Watermarks::of(dram_pages) });
+    /// Brings the core where all pages are.
+    fn scan(&mut self) {
+        let now_ms = self.now_ms();
+        let Body { core, acts, spaces, .. } = self;
+        spaces.scan(|event| core.on(event, now_ms, acts));
     }
 
     fn carry_out(&mut self) -> Result<(), AdviceError> {

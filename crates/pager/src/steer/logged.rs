@@ -12,11 +12,11 @@ use std::path::Path;
 use tiermem_base::Rng;
 use tiermem_policy::evict::any_policy::Order;
 use tiermem_policy::frames::{ConfigError, domains};
-use tiermem_policy::paging::{Act, Config, Counts, Event, Outcome, PageState, Paging, Ticket};
+use tiermem_policy::paging::{Act, Config, Counts, Event, Outcome, PageState, Paging, Reclaim, Ticket};
 use tiermem_policy::{evict, prefetch};
 
 /// The first word of a log, with its version.
-pub const MAGIC: &str = "tiermem-pager-log-1";
+pub const MAGIC: &str = "tiermem-pager-log-2";
 
 /// The first word of a line that begins a new core, which knows no page; what is known is told behind it.
 pub const NEW_CORE: &str = "core";
@@ -28,6 +28,8 @@ pub struct CoreOptions {
     pub evict: Option<evict::Named>,
     /// What is fetched ahead.
     pub prefetch: prefetch::Named,
+    /// Whether sweeps drop what they have passed.
+    pub drop_behind: bool,
     /// Pages of DRAM: the group's limit.
     pub dram_pages: u32,
     /// Pages of flash.
@@ -160,6 +162,8 @@ impl Log {
 fn core(options: &CoreOptions) -> Result<Paging<Order>, ConfigError> {
     let mut config = Config::kernel(options.dram_pages, options.swap_pages);
     config.prefetch = options.prefetch;
+    config.drop_behind = options.drop_behind;
+    config.reclaim = if options.evict.is_some() { Reclaim::Order } else { Reclaim::Kernel };
     // Where the kernel chooses, the order is not asked.
     let policy = options.evict.unwrap_or(evict::Named::Fifo);
     let order = Order::new(policy, domains(&config.frames()), u64::from(options.dram_pages));
@@ -167,9 +171,10 @@ fn core(options: &CoreOptions) -> Result<Paging<Order>, ConfigError> {
 }
 
 fn options_text(options: &CoreOptions) -> String {
-    let CoreOptions { evict, prefetch, dram_pages, swap_pages } = options;
+    let CoreOptions { evict, prefetch, drop_behind, dram_pages, swap_pages } = options;
     let evict = evict.map_or("kernel", evict::Named::name);
-    format!("{evict} {prefetch} {dram_pages} {swap_pages}")
+    let drop_behind = u8::from(*drop_behind);
+    format!("{evict} {prefetch} {drop_behind} {dram_pages} {swap_pages}")
 }
 
 /// An act, without its ticket.
@@ -212,6 +217,7 @@ fn text(event: &Event, number_of: impl FnOnce(Ticket) -> Option<u64>) -> String 
         Event::Capacity { dram_pages, watermarks } => {
             format!("capacity {dram_pages} {} {}", watermarks.low, watermarks.high)
         }
+        Event::Charged { pages } => format!("charged {pages}"),
         Event::Step { budget } => format!("step {budget}"),
     }
 }

@@ -111,6 +111,7 @@ fn options(begins: &str, line: &str) -> Option<CoreOptions> {
     let options = CoreOptions {
         evict: if evict == "kernel" { None } else { Some(evict.parse().ok()?) },
         prefetch: prefetch.parse().ok()?,
+        drop_behind: flag(words.next()?)?,
         dram_pages: number(words.next())?,
         swap_pages: number(words.next())?,
     };
@@ -121,15 +122,18 @@ fn number<N: FromStr>(word: Option<&str>) -> Option<N> {
     word?.parse().ok()
 }
 
+fn flag(word: &str) -> Option<bool> {
+    match word {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
 /// The time and the event of a line; acts are known by their numbers.
 fn event(line: &str, acts: &[Act], first_act: usize) -> Option<(u64, Event)> {
     let words: Vec<&str> = line.split(' ').collect();
     let (now_ms, kind, fields) = (number(words.first().copied())?, *words.get(1)?, words.get(2..)?);
-    let flag = |word: &str| match word {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
-    };
     let range = |first: &str, end: &str, most: u64| {
         let pages = PageRange { first: first.parse().ok()?, end: end.parse().ok()? };
         (pages.end.checked_sub(pages.first)? <= most).then_some(pages)
@@ -165,6 +169,7 @@ fn event(line: &str, acts: &[Act], first_act: usize) -> Option<(u64, Event)> {
             dram_pages: dram_pages.parse().ok()?,
             watermarks: Watermarks { low: low.parse().ok()?, high: high.parse().ok()? },
         },
+        ("charged", [pages]) => Event::Charged { pages: pages.parse().ok()? },
         ("step", [budget]) => Event::Step { budget: budget.parse().ok()? },
         _ => return None,
     };
@@ -181,7 +186,7 @@ mod tests {
     fn log(evict: Option<evict::Named>, prefetch: prefetch::Named, is_changed: bool) -> (String, Counts) {
         let path = std::env::temp_dir()
             .join(format!("tiermem-pager-log-{}-{prefetch}-{evict:?}-{is_changed}", std::process::id()));
-        let options = CoreOptions { evict, prefetch, dram_pages: 256, swap_pages: 4096 };
+        let options = CoreOptions { evict, prefetch, drop_behind: false, dram_pages: 256, swap_pages: 4096 };
         let mut core = Logged::new(&options).unwrap();
         core.log_to(&path, &options).unwrap();
         let mut rng = Rng::seeded(3);
@@ -244,13 +249,13 @@ mod tests {
         let (text, counts) = log(Some(evict::Named::Lru), prefetch::Named::None, true);
         let replayed = replay(text.as_bytes()).unwrap();
         assert_eq!(replayed.counts, counts);
-        let at = text.find("\ncore sieve none 256 4096\n").unwrap();
+        let at = text.find("\ncore sieve none 0 256 4096\n").unwrap();
         let acts_before = text[..at].lines().filter(|line| line.starts_with('>')).count() as u64;
         assert!(acts_before > 0 && replayed.acts > acts_before);
         // Another policy decides otherwise, and an act of the core before cannot be settled any more.
         let other = replay(text.replacen("core sieve", "core random", 1).as_bytes()).unwrap_err();
         assert!(matches!(other, ReplayError::Differs { .. }), "{other}");
-        for wrong in ["core lru none 0 0", "core lru none 256", "core lru none 256 4096\n5 done 0"] {
+        for wrong in ["core lru none 0 0 0", "core lru none 0 256", "core lru none 0 256 4096\n5 done 0"] {
             let text = format!("{}\n{wrong}\n", &text[..at]);
             assert!(matches!(replay(text.as_bytes()).unwrap_err(), ReplayError::Line { .. }), "{wrong}");
         }

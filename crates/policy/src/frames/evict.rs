@@ -81,7 +81,7 @@ impl<E: Evict> Mover<'_, E> {
     }
 
     /// Sends one frame to the next tier, or drops it. Answers with its ticket, or why it cannot go.
-    fn send_down(&mut self, frame: Frame, tier: u8) -> Room {
+    pub(super) fn send_down(&mut self, frame: Frame, tier: u8) -> Room {
         let cell = self.state.cells.get(frame);
         debug_assert!(cell.tier() == Some(tier) && cell.pins() == 0, "an order holds who may go");
         if cell.is(WRITING) {

@@ -6,6 +6,7 @@ use super::cell::{Frame, MOVING, SEEN, WRITING};
 use super::evict::Room;
 use super::queries::Frames;
 use crate::evict::Evict;
+use crate::moves::Ticket;
 use crate::prefetch::{Insertion, Why};
 use tiermem_base::Rng;
 
@@ -22,6 +23,26 @@ impl<E: Evict> Frames<E> {
         }
         mover.promote(end);
         budget - (end - self.state.moves.counts().opened) as u32
+    }
+
+    /// Sends one frame of the first tier down, whatever the order says. `None` if it does not lie there, is pinned or has a move under
+    /// way, or if there is no room below.
+    pub fn send_down(
+        &mut self,
+        frame: Frame,
+        now: u64,
+        rng: &mut Rng,
+        acts: &mut Vec<Act>,
+    ) -> Option<Ticket> {
+        let cell = self.state.cells.get(frame);
+        if cell.tier() != Some(0) || cell.is(MOVING | WRITING) || cell.pins() > 0 {
+            return None;
+        }
+        let mut mover = Mover { state: &mut self.state, now, rng, acts, why: Why::Demand };
+        match mover.send_down(frame, 0) {
+            Room::After(ticket) => Some(ticket),
+            Room::Free | Room::Busy | Room::None => None,
+        }
     }
 
     /// Whether a step would find something to do.

@@ -32,11 +32,28 @@ impl Watermarks {
     }
 }
 
+/// Who chooses the pages that leave DRAM where it is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Reclaim {
+    /// The eviction order of this machine.
+    #[default]
+    Order,
+    /// The kernel, by itself and for the limit that it knows. It has accessed bits of each page.
+    Kernel,
+}
+
+/// Pages that DRAM is taken for where the kernel reclaims: there are never too few of them.
+pub(super) const UNLIMITED_PAGES: u32 = u32::MAX >> 1;
+
 /// All of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// DRAM, then slower tiers: two to four. The kernel pages out to the first that is not in place.
     pub tiers: Vec<TierConfig>,
+    /// Who chooses the pages that leave.
+    pub reclaim: Reclaim,
+    /// Whether sweeps drop what they have passed, where that pays.
+    pub drop_behind: bool,
     /// How the eviction order hears of references: each at once, or when it names the page as a victim, which is spared once. By
     /// granule the second is safe: where each granule has a page that was used, all are spared alike, and the order is what it was.
     /// Told at once, all pages would be put into the order of their addresses, which can double the faults of LRU.
@@ -64,6 +81,8 @@ impl Config {
         let swap = TierConfig { keeps_copies: false, ..TierConfig::storage(swap_pages.min(Id::COUNT_MAX)) };
         Config {
             tiers: vec![dram, swap],
+            reclaim: Reclaim::Order,
+            drop_behind: false,
             references: References::Sampled,
             writes_told: false,
             moves_max: MOVES_MAX,
@@ -75,12 +94,17 @@ impl Config {
 
     /// The configuration of the frames: an eviction policy has [`frames::domains`] of it.
     pub fn frames(&self) -> frames::Config {
+        let mut tiers = self.tiers.clone();
+        if let Some(dram) = tiers.first_mut().filter(|_| self.reclaim == Reclaim::Kernel) {
+            let Watermarks { low, high } = Watermarks::of(UNLIMITED_PAGES);
+            *dram = TierConfig { frames: UNLIMITED_PAGES, low, high, ..*dram };
+        }
         frames::Config {
             references: self.references,
             writes_told: self.writes_told,
             moves_max: self.moves_max,
             frame_bytes: self.page_bytes,
-            ..frames::Config::of(&self.tiers)
+            ..frames::Config::of(&tiers)
         }
     }
 }

@@ -25,6 +25,10 @@ pub struct Counts {
     pub prefetch_late: u64,
     /// Those that left again without a use.
     pub prefetch_unused: u64,
+    /// Pages that left behind a sweep.
+    pub dropped_behind: u64,
+    /// Pages that were sent away to learn when they are used next.
+    pub probed: u64,
     /// Faults for pages that had to leave for a page that was fetched ahead.
     pub polluted: u64,
     /// Events for pages beyond the number of frames that there can be.
@@ -44,6 +48,8 @@ impl AddAssign for Counts {
             prefetch_used,
             prefetch_late,
             prefetch_unused,
+            dropped_behind,
+            probed,
             polluted,
             untracked,
         } = other;
@@ -57,6 +63,8 @@ impl AddAssign for Counts {
         self.prefetch_used += prefetch_used;
         self.prefetch_late += prefetch_late;
         self.prefetch_unused += prefetch_unused;
+        self.dropped_behind += dropped_behind;
+        self.probed += probed;
         self.polluted += polluted;
         self.untracked += untracked;
     }

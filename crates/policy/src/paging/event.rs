@@ -75,6 +75,11 @@ pub enum Event {
         /// Pages of it that are kept free.
         watermarks: Watermarks,
     },
+    /// So many pages of DRAM are used, for whatever: what the group is charged.
+    Charged {
+        /// Pages.
+        pages: u64,
+    },
     /// Time to bring DRAM below its watermarks, with this many moves at most.
     Step {
         /// How many moves may begin.

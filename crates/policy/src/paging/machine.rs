@@ -1,6 +1,7 @@
 //! The machine: its one door, faults and uses.
 
 use super::ahead::Ahead;
+use super::behind::Behind;
 use super::config::Config;
 use super::counts::Counts;
 use super::event::{Act, Event};
@@ -17,6 +18,13 @@ pub struct Paging<E> {
     pub(super) frames: Frames<E>,
     pub(super) map: PageMap,
     pub(super) ahead: Ahead,
+    pub(super) behind: Behind,
+    /// Pages of DRAM, whoever reclaims.
+    pub(super) dram_pages: u32,
+    /// Pages that a prefetcher needs room for ahead of a sweep.
+    pub(super) pages_ahead: u32,
+    /// Pages of DRAM that are used: as told last, and what has come and gone since; `None`: it is not told, and all are known.
+    pub(super) charged_pages: Option<u64>,
     pub(super) counts: Counts,
     pub(super) config: Config,
     /// The tier that the kernel pages out to: the first that is not in place.
@@ -37,11 +45,17 @@ impl<E: Evict> Paging<E> {
     /// No pages yet. The policy has [`frames::domains`] domains of [`Config::frames`].
     pub fn new(config: Config, policy: E) -> Result<Self, ConfigError> {
         let frames = Frames::new(config.frames(), policy)?;
+        let dram_pages = config.tiers.first().map_or(0, |dram| dram.frames);
+        let prefetch = config.prefetch.within(dram_pages);
         let swap_tier = config.tiers.iter().take_while(|tier| tier.in_place).count() as u8;
         Ok(Paging {
             frames,
             map: PageMap::default(),
-            ahead: Ahead::new(config.prefetch),
+            ahead: Ahead::new(prefetch),
+            behind: Behind::default(),
+            dram_pages,
+            pages_ahead: prefetch.pages_ahead(),
+            charged_pages: None,
             counts: Counts::default(),
             swap_tier,
             frame_acts: Vec::new(),
@@ -64,11 +78,8 @@ impl<E: Evict> Paging<E> {
             Event::Discarded { pages } => self.discarded(pages),
             Event::Unmapped { pages } => self.unmapped(pages),
             Event::Settled { ticket, outcome } => self.settled(ticket, outcome, &mut along),
-            Event::Capacity { dram_pages, watermarks } => {
-                let high = watermarks.high.min(dram_pages.saturating_sub(1));
-                self.frames.set_capacity(0, dram_pages, &mut self.frame_acts);
-                self.frames.set_watermarks(0, watermarks.low.min(high), high);
-            }
+            Event::Capacity { dram_pages, watermarks } => self.set_dram(dram_pages, watermarks),
+            Event::Charged { pages } => self.charged(pages),
             Event::Step { budget } => self.step(budget, &mut along),
         }
         self.translate(along.acts);
@@ -106,8 +117,12 @@ impl<E: Evict> Paging<E> {
         let room = self.frames.faulted_in(frame, write, along.now, along.rng, &mut self.frame_acts);
         if found == Demand::Miss && !before.is_moving {
             self.ahead.prefetcher.filled(page, Why::Demand);
+            self.has_come();
         }
         self.wish(room, along);
+        if found.is_first() {
+            self.came(frame, page, before.tier.is_some(), along);
+        }
     }
 
     fn used(&mut self, page: u64, write: bool, along: &mut Along<'_>) {
@@ -120,6 +135,9 @@ impl<E: Evict> Paging<E> {
         self.frames.faulted_in(frame, write, along.now, along.rng, &mut self.frame_acts);
         self.ahead.prefetcher.demand(page, found, &mut self.ahead.wanted);
         self.wish(None, along);
+        if found.is_first() {
+            self.came(frame, page, true, along);
+        }
     }
 
     fn count_use(&mut self, found: Demand) {
@@ -153,6 +171,9 @@ impl<E: Evict> Paging<E> {
         let frame = self.map.give(page)?;
         self.frames.grow_to(self.map.frames());
         self.ahead.grow_to(self.map.frames());
+        if self.config.drop_behind {
+            self.behind.grow_to(self.map.frames());
+        }
         if self.config.stored.holds(page) {
             self.frames.adopt(frame, self.frames.space().tiers() - 1, now, &mut self.frame_acts);
         }
@@ -222,7 +243,9 @@ impl<E: Evict> Paging<E> {
 
     /// Bytes held, those of the eviction policy among them.
     pub fn metadata_bytes(&self) -> u64 {
-        let policies = self.frames.policy().metadata_bytes() + self.ahead.metadata_bytes();
+        let policies = self.frames.policy().metadata_bytes()
+            + self.ahead.metadata_bytes()
+            + self.behind.metadata_bytes();
         self.frames.metadata_bytes() + self.map.bytes() + policies
     }
 }

@@ -10,7 +10,8 @@
 //!   Used, Referenced ─────┤                      │              ├──> Settled, with the ticket of the act
 //!   Found (a page scan) ──┼──> Paging::on ───────┤              │
 //!   Discarded, Unmapped ──┤                      └──> Fetch ────┘
-//!   Capacity, Step ───────┘
+//!   Capacity, Charged, ───┤
+//!   Step                  ┘
 //! ```
 //!
 //! **A fault has been answered already.** The kernel has brought the page in, whether there was room by the count here or not. So
@@ -35,11 +36,15 @@
 //! frame below. With watermarks a wish takes a page that is free above the low one, or waits for a step, which is due then.
 //! Without, room is made for one wish after another. Evictions pay for what has arrived: see [`Counts::pollution`].
 //!
+//! **Dropping behind** ([`behind`]). Passes over more memory than DRAM holds drop what they have passed, where that is needed later than
+//! what else lies in DRAM. So a part of such memory stays, whoever reclaims.
+//!
 //! Invariants, held by [`Paging::audit`]: a frame and its page know each other; a frame without a page lies nowhere; pages that a
 //! prefetch threw out lie below.
 
 mod ahead;
 mod audit;
+mod behind;
 mod config;
 mod counts;
 mod event;
@@ -47,9 +52,11 @@ mod machine;
 mod page_map;
 mod page_range;
 mod reconcile;
+mod room;
+mod sweeps;
 mod wishes;
 
-pub use config::{Config, GRANULE_BYTES, LOOK_NS, Watermarks};
+pub use config::{Config, GRANULE_BYTES, LOOK_NS, Reclaim, Watermarks};
 pub use counts::Counts;
 pub use event::{Act, Event, PageState};
 pub use machine::Paging;

@@ -10,6 +10,9 @@ use super::next_n::{NextN, NextNParameters};
 use super::readahead::{Readahead, ReadaheadParameters};
 use super::{Demand, Insertion, Prefetch, Why};
 
+/// A window of readahead has one page in so many of a cache at most.
+const WINDOW_ONE_OF: u32 = 32;
+
 /// A prefetcher and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Named {
@@ -47,6 +50,26 @@ impl Named {
             Named::BestOffset(_) => "best-offset",
             Named::Leap(_) => "leap",
             Named::Readahead(_) => "readahead",
+        }
+    }
+
+    /// The same for a cache of so many pages: what is read ahead at once takes a small part of it.
+    pub fn within(self, cache_pages: u32) -> Self {
+        match self {
+            Named::Readahead(parameters) => {
+                let most = (cache_pages / WINDOW_ONE_OF).max(parameters.window_min);
+                let window_max = parameters.window_max.min(most);
+                Named::Readahead(ReadaheadParameters { window_max, ..parameters })
+            }
+            other => other,
+        }
+    }
+
+    /// Pages that are on their way, or have come and wait for their use, for one stream of demands at most; 0 where that is a few.
+    pub fn pages_ahead(self) -> u32 {
+        match self {
+            Named::Readahead(parameters) => 2 * parameters.window_max,
+            _ => 0,
         }
     }
 

@@ -50,6 +50,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => range().prop_map(|pages| Event::Found { pages, state: PageState::Absent }),
         1 => range().prop_map(|pages| Event::Discarded { pages }),
         1 => range().prop_map(|pages| Event::Unmapped { pages }),
+        1 => (0u64..24).prop_map(|pages| Event::Charged { pages }),
         1 => (2u32..12, 0u32..4, 0u32..6).prop_map(|(dram_pages, low, high)| Event::Capacity {
             dram_pages,
             watermarks: Watermarks { low, high: high.max(low) }

@@ -45,6 +45,8 @@ pub struct Naive {
     order: Vec<u64>,
     moves: BTreeMap<usize, Moving>,
     opened: usize,
+    /// The limit, of which what is not known takes some.
+    limit: u32,
     pub dram: u32,
     swap: u32,
     watermarks: Watermarks,
@@ -75,6 +77,7 @@ impl Naive {
             dram,
             swap,
             watermarks: Watermarks { low, high },
+            limit: dram,
             refilling: false,
             moves_max: config.moves_max as usize,
             sampled: config.references == References::Sampled,
@@ -404,6 +407,14 @@ impl Naive {
             Op::Event(Event::Capacity { dram_pages, watermarks: Watermarks { low, high } }) => {
                 let high = high.min(dram_pages - 1);
                 (self.dram, self.watermarks) = (dram_pages, Watermarks { low: low.min(high), high });
+                self.limit = dram_pages;
+            }
+            Op::Event(Event::Charged { pages }) => {
+                let others = (pages as u32).saturating_sub(self.in_dram()).min(self.limit / 2);
+                self.dram = self.limit - others;
+                let Watermarks { low, high } = Watermarks::of(self.dram);
+                let high = high.min(self.dram - 1);
+                self.watermarks = Watermarks { low: low.min(high), high };
             }
             Op::Event(Event::Step { budget }) => self.step(budget),
             Op::Event(Event::Settled { .. }) => unreachable!("the driver settles"),

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tiermem_policy::evict::Named;
 use tiermem_policy::frames::{self, TierConfig};
-use tiermem_policy::paging::{Config, PageRange, Watermarks};
+use tiermem_policy::paging::{Config, PageRange, Reclaim, Watermarks};
 use tiermem_policy::prefetch;
 
 pub use counts::Counts;
@@ -81,7 +81,9 @@ pub struct Memory {
     pub references: References,
     /// Touches until a page that is fetched ahead has come. Other moves take no time.
     pub fetch_delay: u64,
-    /// For orders that draw.
+    /// Whether sweeps drop what they have passed. Orders that know the trace need not.
+    pub drop_behind: bool,
+    /// For orders that draw, and for what is drawn to see whether dropping pays.
     pub seed: u64,
 }
 
@@ -113,8 +115,12 @@ impl Memory {
             (dram.low, dram.high) = (low, high);
         }
         let extent = touches.extent().filter(|_| self.first_touch == FirstTouch::Fetch);
+        let knows_trace = matches!(setup.order, Order::Belady | Order::Fixed);
         Config {
             tiers,
+            // Here the kernel's reclaim is an order, too.
+            reclaim: Reclaim::Order,
+            drop_behind: self.drop_behind && !knows_trace,
             references: if is_live { frames::References::Sampled } else { frames::References::Told },
             writes_told: !is_live,
             moves_max: MOVES_MAX,
