@@ -19,7 +19,7 @@ use crate::print_text::print_text;
 pub const EXAMPLE: &str = "\
 Examples:
   tiermem run --dram 2GiB --flash 8GiB -- ./app     # starts a program
-  tiermem pager attach --pid 4711 --dram 2GiB       # takes one that runs
+  tiermem pager attach --pid 4711 --dram 2GiB --flash 8GiB
   tiermem pager status                              # those that run
   tiermem pager status --watch
   tiermem pager set dram=3GiB                       # changes the limit while it runs

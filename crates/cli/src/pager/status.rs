@@ -59,6 +59,24 @@ const FIELDS: &[&str] = &[
     "command",
 ];
 
+/// What a table that is drawn again and again shows of them: it has to fit into a terminal.
+const WATCHED: &[&str] = &[
+    "id",
+    "to",
+    "processes",
+    "dram_bytes",
+    "charged_bytes",
+    "swapped_bytes",
+    "major_faults_per_s",
+    "prefetched_pages",
+    "prefetch_used_pages",
+    "evict",
+    "prefetch",
+    "command",
+];
+/// Characters of a command in such a table.
+const COMMAND_CHARS: usize = 30;
+
 /// Seconds from one look to the next, unless told.
 const WATCH: &str = "2s";
 /// Back to the top, and all below it cleared.
@@ -71,7 +89,7 @@ pub struct Options {
     /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Repeat, by default every 2 s.
+    /// Repeat, by default every 2 s; a table then shows the fields that change.
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = WATCH)]
     watch: Option<Nanos>,
 }
@@ -90,11 +108,26 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         if options.watch.is_some() && options.format == Format::Table && io::stdout().is_terminal() {
             write!(io::stdout(), "{CLEAR}").map_err(|error| Failure::writing("the programs", error))?;
         }
-        output::print_rows(options.format, &Rows { fields: FIELDS, rows })
-            .map_err(|error| Failure::writing("the programs", error))?;
+        let mut rows = Rows { fields: FIELDS, rows };
+        if options.watch.is_some() && options.format == Format::Table {
+            rows = watched(&rows);
+        }
+        output::print_rows(options.format, &rows).map_err(|error| Failure::writing("the programs", error))?;
         let Some(pause) = options.watch else { return Ok(()) };
         std::thread::sleep(Duration::from_nanos(pause.0));
     }
+}
+
+fn watched(rows: &Rows) -> Rows {
+    let short = |cell: &Cell| match cell {
+        Cell::Text(text) => Cell::Text(text.chars().take(COMMAND_CHARS).collect()),
+        other => other.clone(),
+    };
+    let shown = |row: &Vec<Cell>| {
+        let named = rows.fields.iter().zip(row).filter(|(name, _)| WATCHED.contains(*name));
+        named.map(|(_, cell)| short(cell)).collect()
+    };
+    Rows { fields: WATCHED, rows: rows.rows.iter().map(shown).collect() }
 }
 
 fn row(run: &LiveRun, status: Option<Status>, before: &mut Before) -> Vec<Cell> {

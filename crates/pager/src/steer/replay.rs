@@ -239,7 +239,10 @@ mod tests {
                 assert_eq!(replayed.counts, counts);
                 let acts = text.lines().filter(|line| line.starts_with('>')).count() as u64;
                 assert_eq!((replayed.acts, replayed.events), (acts, text.lines().count() as u64 - acts - 1));
-                assert!(acts > 0 || prefetch == prefetch::Named::None, "{prefetch}");
+                // Where the kernel chooses, nothing leaves by advice, and too little comes back for a trend.
+                let may_rest =
+                    evict.is_none() && matches!(prefetch, prefetch::Named::None | prefetch::Named::Leap(_));
+                assert!(acts > 0 || may_rest, "{evict:?} {prefetch}");
             }
         }
     }

@@ -1,0 +1,15 @@
+//! Requests about a paged program must be taken or refused, whatever a client sends, and a refusal is short.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tiermem_pager::control::Request;
+
+fuzz_target!(|input: &[u8]| {
+    match String::from_utf8_lossy(input).parse::<Request>() {
+        Ok(Request::Status) => {}
+        Ok(Request::Set(change)) => {
+            assert!(change.dram_bytes.is_some() || change.evict.is_some() || change.prefetch.is_some());
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+});
