@@ -17,7 +17,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from store import PATIENCE_S, binary, eventually, tiermem
+from programs import tool
+from store import PATIENCE_S, ROOT, binary, eventually, tiermem
 from test_pager import MIB, areas, assert_nothing_is_left, machine, status  # noqa: F401  (machine is a fixture)
 
 MEMORY = pathlib.Path("/sys/fs/cgroup/memory")
@@ -406,6 +407,33 @@ def test_a_run_is_set_and_watched_while_it_goes_on() -> None:
     assert nobody.returncode == 1 and "no program is paged" in nobody.stderr
     wrong = tiermem("pager", "set", "dram=lots")
     assert wrong.returncode == 2 and "dram:" in wrong.stderr
+    assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("to", ["pid", "cgroup"])
+def test_every_byte_is_right_while_limits_and_policies_change(to: str, group: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    program, log = tmp_path / "hostile", tmp_path / "log"
+    source = ROOT / "examples" / "workloads" / "hostile.c"
+    subprocess.run([tool("cc"), "-O2", "-pthread", "-o", str(program), str(source)], check=True, timeout=PATIENCE_S)
+    command = [str(program), "--seconds", "8", "--size", str(64 * MIB), "--threads", "3", "--folder", str(tmp_path)]
+    hostile = subprocess.Popen(["sh", "-c", 'echo $$ >"$0/cgroup.procs"; exec "$@"', str(group), *command], stdout=subprocess.PIPE)
+    eventually(lambda: pathlib.Path(f"/proc/{hostile.pid}/comm").read_text() == "hostile\n", "it runs")
+    what = str(hostile.pid) if to == "pid" else str(group)
+    try:
+        with attached(f"--{to}", what, "--dram", "48MiB", "--flash", "320MiB", "--evict", "lru", "--log", str(log), *JSON) as it:
+            changes = ("dram=40MiB", "evict=clock", "prefetch=none", "dram=64MiB", "evict=random", "prefetch=next-n", "evict=s3-fifo")
+            for change in changes:
+                done = tiermem("pager", "set", change)
+                assert done.returncode == 0 or hostile.poll() is not None, done.stderr
+            out, error = it.communicate(timeout=PATIENCE_S)
+            assert it.returncode == 0 and json.loads(out)["ended"] == "its last process has ended", error
+        assert hostile.wait(timeout=PATIENCE_S) == 0
+    finally:
+        hostile.kill()
+        hostile.communicate()
+    same = tiermem("pager", "replay", str(log))
+    assert same.returncode == 0 and "all the same" in same.stdout, same.stderr
+    assert sum(line.startswith("core ") for line in log.read_text().splitlines()) >= 2
     assert_nothing_is_left()
 
 

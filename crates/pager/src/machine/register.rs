@@ -295,6 +295,7 @@ fn is_superuser() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tiermem_sys::control_group::Limit;
 
     #[test]
     fn entries_come_back_until_they_are_removed() {
@@ -319,6 +320,62 @@ mod tests {
         assert!(!entry.is_live());
         assert_eq!(locked.adopt(&entry.id).unwrap().owner, entry.owner);
         assert!(locked.adopt("8-1").unwrap_err().to_string().contains("pager status"));
+    }
+
+    #[test]
+    fn a_group_is_attached_to_as_long_as_it_is_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("group");
+        let make = || {
+            fs::create_dir(&path).unwrap();
+            let limits = [("memory.max", "1048576"), ("memory.swap.max", "max"), ("memory.high", "max")];
+            for (name, text) in limits.into_iter().chain([("cgroup.procs", "")]) {
+                fs::write(path.join(name), text).unwrap();
+            }
+        };
+        make();
+        let group = Group::open(Version::Two, path.clone()).unwrap();
+        let before = SavedLimits::of(&group).unwrap();
+        let register = Register::at(folder.path().join("register")).unwrap();
+        let locked = register.lock().unwrap();
+        let mut entry = locked.begin("app").unwrap();
+        entry.attached = Some(Attached::group(&group, before).unwrap());
+        locked.write(&entry).unwrap();
+        let read = locked.entries().unwrap().remove(0);
+        assert_eq!(read, entry);
+        assert_eq!(
+            (read.group(), read.attached_group(), read.limited_group()),
+            (None, Some(group.clone()), Some(group))
+        );
+        let Some(Attached::Group { before: Some(before), .. }) = &read.attached else { panic!("{read:?}") };
+        let limits = (Limit::Bytes(1 << 20), Limit::Unlimited, Limit::Unlimited);
+        assert_eq!((before.memory(), before.swap(), before.high()), limits);
+        // Another one in its place has limits of its own.
+        fs::rename(&path, folder.path().join("old")).unwrap();
+        make();
+        assert_eq!(read.attached_group(), None);
+        // It needs its owner: its processes are not ours.
+        fs::write(path.join("cgroup.procs"), std::process::id().to_string()).unwrap();
+        entry.is_over = true;
+        assert!(!entry.is_live());
+        // Versions before had no attachments.
+        let mut old: serde_json::Value = serde_json::to_value(&entry).unwrap();
+        old.as_object_mut().unwrap().remove("attached");
+        assert_eq!(serde_json::from_value::<Entry>(old).unwrap().attached, None);
+    }
+
+    #[test]
+    fn a_process_is_attached_to_until_it_ends() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let identity = ProcessIdentity::of(child.id()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let register = Register::at(folder.path().into()).unwrap();
+        let mut entry = register.lock().unwrap().begin("app").unwrap();
+        entry.attached = Some(Attached::process(identity));
+        assert_eq!((entry.attached_process(), entry.limited_group()), (Some(identity), None));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(entry.attached_process(), None);
     }
 
     #[test]
