@@ -63,11 +63,13 @@ class Reader:
         assert (self.process.returncode, out) == (0, "right\n")
 
     def bytes_in_memory(self) -> int:
-        return self.kib("VmRSS:") * 1024
+        return kib(self.pid, "VmRSS:") * 1024
 
-    def kib(self, name: str) -> int:
-        lines = pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith(name)).split()[1])
+
+def kib(pid: int, name: str) -> int:
+    """A field of a process's status."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1])
 
 
 @contextlib.contextmanager
@@ -254,7 +256,7 @@ def test_a_process_stays_at_its_size_wherever_it_is(tmp_path: pathlib.Path) -> N
         with attached("--pid", str(program.pid), "--dram", "80MiB", "--flash", "256MiB", "--log", str(log), *JSON) as it:
             # Above it for a moment: what has come since the last step.
             eventually(lambda: program.bytes_in_memory() < 110 * MIB, "most of it is at its size")
-            assert program.kib("VmSwap:") * 1024 > before - 120 * MIB
+            assert kib(program.pid, "VmSwap:") * 1024 > before - 120 * MIB
             (row,) = status()
             assert (row["to"], row["processes"], row["evict"], row["dram_bytes"]) == ("pid", None, "clock", 80 * MIB)
             done = tiermem("pager", "set", row["id"], "evict=lru", "prefetch=none", "dram=120MiB", *JSON)
@@ -265,7 +267,7 @@ def test_a_process_stays_at_its_size_wherever_it_is(tmp_path: pathlib.Path) -> N
             assert refused.returncode == 1 and "--cgroup PATH" in refused.stderr
             eventually(lambda: program.bytes_in_memory() > 90 * MIB, "it may have more")
             told = detach(it)
-        assert program.kib("VmSwap:") == 0
+        assert kib(program.pid, "VmSwap:") == 0
         program.end()
     assert_nothing_is_left()
     assert told["ended"] == "detached" and told["how"] == "kernel" and told["foreign_bytes"] is None
@@ -282,8 +284,7 @@ def test_children_belong_to_a_process() -> None:
     try:
         children = pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
         with attached("--pid", str(program.pid), "--dram", "40MiB", "--flash", "128MiB", *JSON) as it:
-            swapped = lambda: Swapped(int(children[0])).bytes()  # noqa: E731
-            eventually(lambda: swapped() > 10 * MIB, "the child's memory leaves")
+            eventually(lambda: kib(int(children[0]), "VmSwap:") > 10 << 10, "the child's memory leaves")
             of_child = tiermem("pager", "attach", "--pid", children[0], "--dram", "64MiB", "--flash", "64MiB")
             assert of_child.returncode == 1 and "already" in of_child.stderr, of_child.stderr
             program.end()
@@ -293,17 +294,6 @@ def test_children_belong_to_a_process() -> None:
         program.process.kill()
         program.process.communicate()
     assert_nothing_is_left()
-
-
-class Swapped:
-    """What a process has in swap."""
-
-    def __init__(self, pid: int) -> None:
-        self.file = pathlib.Path(f"/proc/{pid}/status")
-
-    def bytes(self) -> int:
-        lines = self.file.read_text().splitlines()
-        return int(next(line for line in lines if line.startswith("VmSwap:")).split()[1]) * 1024
 
 
 def test_what_cannot_be_attached_to_is_refused_with_what_helps() -> None:

@@ -23,13 +23,13 @@ Also takes away what was killed and left something: the swap and the group of ru
 
 Fields:
   id                     of the run or attachment
-  to                     what is paged: \"program\" of `tiermem run`, \"cgroup\" or \"pid\" of `tiermem pager attach`
   pid                    process that takes care of it; null if it was killed, and the program goes on under its limit
   processes              of the program; null with \"pid\"
   dram_bytes, charged_bytes
                          limit of DRAM, and what is charged now
   flash_bytes, swapped_bytes
                          limit of flash, null without one; what lies there now
+  to                     what is paged: \"program\" of `tiermem run`, \"cgroup\" or \"pid\" of `tiermem pager attach`
   major_faults, major_faults_per_s
                          page faults that read from disk, since the beginning; a second since the last look, null at the first
   prefetched_pages, prefetch_used_pages
@@ -42,13 +42,13 @@ What the process alone knows that takes care of it is null where that was killed
 
 const FIELDS: &[&str] = &[
     "id",
-    "to",
     "pid",
     "processes",
     "dram_bytes",
     "charged_bytes",
     "flash_bytes",
     "swapped_bytes",
+    "to",
     "major_faults",
     "major_faults_per_s",
     "prefetched_pages",
@@ -62,11 +62,11 @@ const FIELDS: &[&str] = &[
 /// What a table that is drawn again and again shows of them: it has to fit into a terminal.
 const WATCHED: &[&str] = &[
     "id",
-    "to",
     "processes",
     "dram_bytes",
     "charged_bytes",
     "swapped_bytes",
+    "to",
     "major_faults_per_s",
     "prefetched_pages",
     "prefetch_used_pages",
@@ -145,7 +145,6 @@ fn row(run: &LiveRun, status: Option<Status>, before: &mut Before) -> Vec<Cell> 
     let faults = told(&|it| Some(it.major_faults));
     vec![
         Cell::Text(id.clone()),
-        Cell::Text(to.to_owned()),
         owner.map_or(Cell::UNKNOWN, |pid| Cell::Count(pid.into())),
         count(of_group(&|it| it.all_processes().ok().map(|all| all.len() as u64))),
         // What the kernel keeps is asked first: an owner that is killed leaves it.
@@ -153,6 +152,7 @@ fn row(run: &LiveRun, status: Option<Status>, before: &mut Before) -> Vec<Cell> 
         bytes(of_group(&|it| it.usage_bytes().ok()).or(told(&|it| Some(it.charged_bytes)))),
         bytes(of_group(&|it| limit(it.swap_limit().ok())).or(told(&|it| it.flash_bytes))),
         bytes(of_group(&|it| it.swap_usage_bytes().ok()).or(told(&|it| Some(it.swapped_bytes)))),
+        Cell::Text(to.to_owned()),
         count(faults),
         Cell::Number(faults.and_then(|faults| rate(id, faults, before)).unwrap_or(f64::NAN), 0),
         count(told(&|it| it.prefetched_pages)),
