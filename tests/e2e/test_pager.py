@@ -318,12 +318,12 @@ def test_where_nothing_is_paged_or_asked_for_nothing_is_watched() -> None:
     done = run("--dram", "256MiB", "--flash", "16MiB", "--", *eater(30))
     told = json.loads(done.stderr)
     assert (told["prefetched_pages"], told["kernel_evicted_pages"]) in [(0, 0), (None, None)]
-    assert swept("--how", "kernel", "--prefetch", "none", "--drop-behind", "off", passes=1)["how"] == "swap"
+    assert swept("--how", "kernel", "--prefetch", "none", passes=1)["how"] == "swap"
 
 
 def test_a_sweep_drops_what_it_has_passed(tmp_path: pathlib.Path) -> None:
-    kept = swept("--how", "kernel", "--drop-behind", "off", passes=12)
-    dropped = swept("--how", "kernel", "--log", str(tmp_path / "log"), passes=12)
+    kept = swept("--how", "kernel", passes=12)
+    dropped = swept("--how", "kernel", "--drop-behind", "on", "--log", str(tmp_path / "log"), passes=12)
     assert kept["dropped_behind_pages"] == 0 and dropped["dropped_behind_pages"] > 20_000
     # Half of it stays, and the other half is read in each pass.
     assert dropped["read_bytes"] < 0.85 * kept["read_bytes"]

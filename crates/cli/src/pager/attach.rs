@@ -59,7 +59,8 @@ pub struct Options {
     /// What is fetched from flash before it is used: none, next-n, feedback-directed, best-offset, leap, readahead [default: readahead].
     #[arg(long, value_name = "NAME")]
     prefetch: Option<prefetch::Named>,
-    /// Whether pages that a sweep has passed leave first, where they are needed later than others: on or off [default: on].
+    /// Whether pages that a sweep has passed leave first, where they are needed later than others: on or off [default: off; docs/pager.md
+    /// says what speaks against it].
     #[arg(long, value_name = "WHETHER", value_parser = paged::on_or_off)]
     drop_behind: Option<bool>,
     /// Write the events and the acts of steering to FILE; `tiermem pager replay FILE` checks it.
@@ -104,7 +105,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         },
         evict: options.evict()?,
         prefetch: options.prefetch.unwrap_or(prefetch::Named::Readahead(ReadaheadParameters::DEFAULT)),
-        drop_behind: options.drop_behind.unwrap_or(true),
+        drop_behind: options.drop_behind.unwrap_or(false),
         must_steer: options.evict.is_some()
             || options.prefetch.is_some()
             || options.drop_behind.is_some()

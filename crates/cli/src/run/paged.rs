@@ -160,7 +160,8 @@ pub struct PagedArgs {
     /// Who leaves DRAM: kernel (the kernel's own reclaim chooses), or a policy as `tiermem sim frames` has them [default: kernel].
     #[arg(long, value_name = "NAME")]
     evict: Option<EvictName>,
-    /// Whether pages that a sweep has passed leave first, where they are needed later than others: on or off [default: on].
+    /// Whether pages that a sweep has passed leave first, where they are needed later than others: on or off [default: off; docs/pager.md
+    /// says what speaks against it].
     #[arg(long, value_name = "WHETHER", value_parser = on_or_off)]
     drop_behind: Option<bool>,
     /// Write the events and the acts of steering to FILE; `tiermem pager replay FILE` checks it.
@@ -259,7 +260,7 @@ pub fn run(
         how: args.how.unwrap_or_default(),
         evict: args.evict.unwrap_or_default().0,
         prefetch: args.prefetch.unwrap_or(prefetch::Named::Readahead(ReadaheadParameters::DEFAULT)),
-        drop_behind: args.drop_behind.unwrap_or(true),
+        drop_behind: args.drop_behind.unwrap_or(false),
         log: args.log.clone(),
         keeper: keeper(),
     };
