@@ -7,11 +7,12 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from arms import end_with_this
 
@@ -29,7 +30,7 @@ class Failed(Exception):
 
 @dataclass
 class Paging:
-    """One run: the words before the program's, and what the report has said after it."""
+    """One run: the words before the program's (none: the bare program), and what is known of it afterwards."""
 
     words: list[str]
     scratch: Path
@@ -38,33 +39,49 @@ class Paging:
 
     def run(self, command: list[str], environment: dict[str, str] | None = None) -> str:
         """What a program that ends by itself prints."""
-        with (self.scratch / "log").open("w+") as log:
-            with self._started(command, environment, subprocess.PIPE, log) as program:
-                told, _ = program.communicate()
-            self._ended(program, log)
-        return told.decode()
+        out = self.scratch / "out"
+        with out.open("wb") as file:
+            self._wait(self._started(command, environment, file))
+        return out.read_text()
 
     @contextmanager
     def serving(self, command: list[str], environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
         """A server, while clients use it; it is told to end by SIGTERM, which tiermem passes on."""
-        with (self.scratch / "log").open("w+") as log:
-            with self._started(command, environment, log, log) as program:
-                try:
-                    yield program
-                finally:
-                    program.send_signal(signal.SIGTERM)
-                    program.wait()
-            self._ended(program, log)
+        with (self.scratch / "out").open("wb") as file:
+            program = self._started(command, environment, file)
+        try:
+            yield program
+        except BaseException:
+            if program.poll() is None:
+                program.send_signal(signal.SIGTERM)
+                program.wait()
+            raise
+        program.send_signal(signal.SIGTERM)
+        self._wait(program)
 
-    def _started(self, command: list[str], environment: dict[str, str] | None, out: Any, log: Any) -> subprocess.Popen[bytes]:
-        whole = [*self.words, "--report", str(self.scratch / "report.json"), "--", *command]
+    def _started(self, command: list[str], environment: dict[str, str] | None, out: IO[bytes]) -> subprocess.Popen[bytes]:
+        told = ["--report", str(self._report_path), "--"] if self.words else []
+        whole = [*self.words, *told, *command]
         self.command = shlex.join(whole)
         base = os.environ | (environment or {})
-        return subprocess.Popen(whole, stdout=out, stderr=log, env=base, cwd=self.scratch, preexec_fn=end_with_this)
+        with self._log.open("wb") as log:
+            self._at = time.monotonic()
+            return subprocess.Popen(whole, stdout=out, stderr=log, env=base, cwd=self.scratch, preexec_fn=end_with_this)
 
-    def _ended(self, program: subprocess.Popen[bytes], log: Any) -> None:
+    def _wait(self, program: subprocess.Popen[bytes]) -> None:
+        """Processor time is that of the program and of tiermem, with all processes that they have waited for."""
+        _, status, used = os.wait4(program.pid, 0)
+        real_s = time.monotonic() - self._at
+        program.returncode = os.waitstatus_to_exitcode(status)
         if program.returncode:
-            log.seek(0)
-            raise Failed(f"{self.command} exited with {program.returncode}: {log.read()[-2000:]}")
-        told = json.loads((self.scratch / "report.json").read_text())
-        self.report = {name: told.get(name) for name in REPORTED}
+            raise Failed(f"{self.command} exited with {program.returncode}: {self._log.read_text()[-2000:]}")
+        told = json.loads(self._report_path.read_text()) if self.words else {"real_s": real_s}
+        self.report = {name: told.get(name) for name in REPORTED} | {"cpu_s": used.ru_utime + used.ru_stime}
+
+    @property
+    def _report_path(self) -> Path:
+        return self.scratch / "report.json"
+
+    @property
+    def _log(self) -> Path:
+        return self.scratch / "log"

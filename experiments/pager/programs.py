@@ -76,7 +76,7 @@ class Debian:
 
     def command(self, inside: str, *first: str) -> list[str]:
         """How a program is started; libraries in the folders `first` come before others of the same name."""
-        folders = [str(self.root / it) for it in (*first, LIBRARIES, "lib/x86_64-linux-gnu", f"{LIBRARIES}/pulseaudio")]
+        folders = [str(self.root / it) for it in (*first, LIBRARIES, "usr/lib", "lib/x86_64-linux-gnu", f"{LIBRARIES}/pulseaudio")]
         loader = self.path("lib64/ld-linux-x86-64.so.2")
         return [str(loader), "--library-path", ":".join(folders), str(self.path(inside))]
 

@@ -30,6 +30,15 @@ class Cell:
     major_faults: float
 
 
+@dataclass(frozen=True)
+class Notes:
+    """What stands beside the rows: workloads without a program, engines that cannot work in so little, the machine's settings."""
+
+    skipped: dict[str, str]
+    refused: dict[tuple[str, float], str]
+    settings: dict[Path, str]
+
+
 def slowdown(performance: float, base: float, better: str) -> float:
     """How many times as long it takes as in all DRAM."""
     return base / performance if better == "more" else performance / base
@@ -120,13 +129,13 @@ def verdicts(rows: Rows, data: dict[str, Any]) -> list[str]:
     return told
 
 
-def page(rows: Rows, data: dict[str, Any], args: argparse.Namespace, skipped: dict[str, str], found: dict[Path, str]) -> str:
+def page(rows: Rows, data: dict[str, Any], args: argparse.Namespace, notes: Notes) -> str:
     """The table, what it says of the goals, how it was measured, and the commands."""
     parts = [
         "Means over the rounds. *slowdown*: time over the time in all DRAM, for rates the other way round. *lost*: the same in the seed's form, "
         "a drop of the performance or time that is added. *of swap*: time over swap's at the same R. R = 1 is all DRAM.",
         "Sizes are the quick ones: these are no figures." if args.quick else "",
-        f"Settings as found: {json.dumps({str(path): value for path, value in found.items()})}.",
+        f"Settings as found: {json.dumps({str(path): value for path, value in notes.settings.items()})}.",
         table(rows, data),
         "\n".join(f"- {it}" for it in verdicts(rows, data)),
     ]
@@ -140,7 +149,8 @@ def page(rows: Rows, data: dict[str, Any], args: argparse.Namespace, skipped: di
         if "seed_other" in about:
             text += f" The seed's words can also be read as {', '.join(f'{_percent(it)} at R = {at}' for at, it in about['seed_other'].items())}."
         parts.append(text + (f" Swap at its best: {chosen}." if chosen else ""))
-    parts += [f"**{name}** was skipped: {why}" for name, why in skipped.items()]
+    parts += [f"**{name}** was skipped: {why}" for name, why in notes.skipped.items()]
+    parts += [f"**{name}**, R = {at:g}, {ENGINE}: {why}." for (name, at), why in notes.refused.items()]
     commands = dict.fromkeys(f"# {it['workload']}, {it['arm']}\n{it['command']}" for it in rows if it["round"] < 2 and it["overcommit"] in (1, 2))
     return "\n\n".join(it for it in parts if it) + "\n\n```\n" + "\n".join(commands) + "\n```\n"
 
@@ -154,7 +164,7 @@ def _chosen(own: Rows, about: dict[str, Any]) -> str | None:
     return f"{best} (one run of each at R = 2: {', '.join(f'{it:.4g}' for it in tried.values())} {about['unit']})"
 
 
-def write(rows: Rows, data: dict[str, Any], args: argparse.Namespace, skipped: dict[str, str], found: dict[Path, str]) -> None:
+def write(rows: Rows, data: dict[str, Any], args: argparse.Namespace, notes: Notes) -> None:
     """All four files."""
     stem = args.out / "workloads"
     fields = list(dict.fromkeys(field for row in rows for field in row))
@@ -163,7 +173,7 @@ def write(rows: Rows, data: dict[str, Any], args: argparse.Namespace, skipped: d
         writer.writeheader()
         writer.writerows(rows)
     stem.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
-    stem.with_suffix(".md").write_text(page(rows, data, args, skipped, found))
+    stem.with_suffix(".md").write_text(page(rows, data, args, notes))
     panels = []
     for name in dict.fromkeys(row["workload"] for row in rows):
         of = cells([row for row in rows if row["workload"] == name], data[name])

@@ -37,7 +37,7 @@ from typing import Any
 import kinds
 import tables
 from arms import AS_IT_COMES, AT_ITS_BEST, ENGINE, STEERED, TUNED, Arm
-from kinds.contract import Outcome, Place, Workload
+from kinds.contract import Outcome, Place, TooSmall, Workload
 from machine import Settings, wait_for_no_swap
 from paged import Failed, Paging
 from programs import Programs, Unavailable
@@ -50,6 +50,7 @@ CHOICE_AT = 2.0
 LIMITED = Arm(ENGINE, "swap")
 # Of the memory that is free: what a run in all DRAM may take.
 FULL_SHARE = 0.8
+LEAST_FLASH_MIB = 16
 MIB = 1 << 20
 
 
@@ -67,10 +68,12 @@ class Bench:
         scratch = self.place.scratch
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        flash_mib = 64 + 2 * (required_bytes or self.full_bytes // 2) // MIB
         if overcommit == 1:
+            # Little flash, as some machines page out by themselves what idles.
+            flash_mib = LEAST_FLASH_MIB
             words = ["--dram", f"{self.full_bytes // MIB}MiB"]
         else:
+            flash_mib = LEAST_FLASH_MIB + 2 * (required_bytes or 0) // MIB
             words = ["--overcommit", f"{overcommit:g}", "--required", f"{required_bytes}B"]
         start = [str(self.place.tiermem), "run", "--how", arm.how, *words, "--flash", f"{self.folder}={flash_mib}MiB"]
         paging = Paging([*start, "--format", "json"], scratch)
@@ -85,8 +88,10 @@ class Bench:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def measured(bench: Bench, name: str, about: dict[str, Any], workload: Workload, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A row for each run of a workload."""
+def measured(
+    bench: Bench, name: str, about: dict[str, Any], workload: Workload, args: argparse.Namespace, refused: dict[tuple[str, float], str]
+) -> Iterator[dict[str, Any]]:
+    """A row for each run of a workload. An engine that cannot work in so little is told in `refused`."""
     expected: list[str] = []
 
     def row(phase: str, turn: int, arm: Arm, overcommit: float, required_bytes: int | None) -> dict[str, Any]:
@@ -120,7 +125,11 @@ def measured(bench: Bench, name: str, about: dict[str, Any], workload: Workload,
                 arms += [LIMITED] if workload.has_engine else []
             at = turn % len(arms)
             for arm in arms[at:] + arms[:at]:
-                yield row("measured", turn + 1, arm, overcommit, required_bytes)
+                try:
+                    yield row("measured", turn + 1, arm, overcommit, required_bytes)
+                except TooSmall as refusal:
+                    # Also a result, and the same in each round.
+                    refused[name, overcommit] = str(refusal)
 
 
 def options(data: dict[str, Any]) -> argparse.Namespace:
@@ -134,6 +143,7 @@ def options(data: dict[str, Any]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="3, or 1 with --quick")
     parser.add_argument("--full-dram-mib", type=int, help="DRAM at R = 1 [default: 80%% of what is free]")
     parser.add_argument("--only-as-it-comes", action="store_true", help="without the settings of swap at its best")
+    parser.add_argument("--swap-patience-s", type=float, default=0, help="how long to wait until no swap is on, before it is refused")
     parser.add_argument("--quick", action="store_true", help="small sizes, one round: to see that it runs")
     parser.add_argument("--out", type=Path, default=Path("docs/results/pager"))
     args = parser.parse_args()
@@ -161,13 +171,14 @@ def main() -> None:
     args = options(data)
     if os.geteuid() != 0:
         sys.exit("run it as root: it turns swap on and changes settings of the machine")
-    wait_for_no_swap(0)
+    wait_for_no_swap(args.swap_patience_s)
     scratch = args.programs.absolute() / f"scratch-{os.getpid()}"
     place = Place(Programs(args.programs), args.programs.absolute() / "data", scratch, args.tiermem.resolve())
     full_bytes = args.full_dram_mib * MIB if args.full_dram_mib else int(free_bytes() * FULL_SHARE)
     args.out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     skipped: dict[str, str] = {}
+    refused: dict[tuple[str, float], str] = {}
     with Settings(args.folder.resolve(), scratch) as settings:
         bench = Bench(place, settings, args.folder.resolve(), full_bytes)
         for name in args.workloads:
@@ -176,17 +187,17 @@ def main() -> None:
             scratch.mkdir(parents=True, exist_ok=True)
             try:
                 workload.prepare()
-                for row in measured(bench, name, data[name], workload, args):
+                for row in measured(bench, name, data[name], workload, args, refused):
                     rows.append(row)
                     told = f"{name}, {row['phase']}, R = {row['overcommit']:g}, {row['arm']}, round {row['round']}"
                     print(f"{told}: {row['performance']:.3f} {row['unit']}, {row['major_faults']} major faults", flush=True)
-                    tables.write(rows, data, args, skipped, settings.found)
+                    tables.write(rows, data, args, tables.Notes(skipped, refused, settings.found))
             except Unavailable as missing:
                 skipped[name] = str(missing)
                 print(f"{name} is skipped: {missing}", file=sys.stderr, flush=True)
             except Failed as failure:
                 sys.exit(f"{name}: {failure}")
-    tables.write(rows, data, args, skipped, settings.found)
+    tables.write(rows, data, args, tables.Notes(skipped, refused, settings.found))
     print(tables.table(rows, data))
 
 

@@ -34,6 +34,10 @@ class Place:
     tiermem: Path
 
 
+class TooSmall(Failed):
+    """An engine cannot work within its own limit, and says so."""
+
+
 class Workload(ABC):
     """One real program with its data. `sizes` are those of workloads.toml."""
 
@@ -50,7 +54,8 @@ class Workload(ABC):
 
     @abstractmethod
     def run(self, paging: Paging, engine_bytes: int | None = None) -> Outcome:
-        """One run in an empty scratch folder. Raises `Failed` where the program fails. `engine_bytes`: the limit that the engine is told."""
+        """One run in an empty scratch folder. Raises `Failed` where the program fails. `engine_bytes`: the limit that the engine
+        is told; `TooSmall` where it cannot work within that."""
 
     def files(self) -> Iterable[Path]:
         """Files and folders that a run reads, which the machine is to have forgotten before it."""
@@ -59,13 +64,19 @@ class Workload(ABC):
     def forget(self) -> None:
         """Drops them from the file cache. Else a run would find them there, charged to a run before it, and have more than its DRAM."""
         for top in self.files():
-            for path in [top] if top.is_file() else [it for it in top.rglob("*") if it.is_file() and not it.is_symlink()]:
-                number = os.open(path, os.O_RDONLY)
-                try:
-                    os.fsync(number)
-                    os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
-                finally:
-                    os.close(number)
+            drop_from_cache(top)
+
+
+def drop_from_cache(top: Path) -> None:
+    """A file, or all files of a folder."""
+    for path in [top] if top.is_file() else [it for it in top.rglob("*") if it.is_file() and not it.is_symlink()]:
+        number = os.open(path, os.O_RDONLY)
+        try:
+            # Only what is on disk can be dropped.
+            os.fsync(number)
+            os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(number)
 
 
 def succeed(command: list[str], environment: dict[str, str] | None = None, **more: Any) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from kinds.contract import INSIDE, Outcome, Workload, succeed
+from kinds.contract import INSIDE, Outcome, TooSmall, Workload, succeed
 from paged import Failed, Paging
 
 VERSION = "1.5.5"
@@ -36,7 +36,13 @@ class Tpch(Workload):
     def run(self, paging: Paging, engine_bytes: int | None = None) -> Outcome:
         """Without a limit of its own, DuckDB takes what it wants: swap has to serve it."""
         limit = ["--memory-limit", f"{int(engine_bytes * ENGINE_SHARE) >> 20}MiB"] if engine_bytes else []
-        told = json.loads(paging.run([*self._program(self.database), "--passes", str(self.sizes["passes"]), *limit], self.environment))
+        command = [*self._program(self.database), "--passes", str(self.sizes["passes"]), *limit]
+        try:
+            told = json.loads(paging.run(command, self.environment))
+        except Failed as failure:
+            if engine_bytes and "OutOfMemoryException" in str(failure):
+                raise TooSmall(f"DuckDB cannot work within {limit[1]}") from failure
+            raise
         if told["queries"] != QUERIES or len(told["seconds"]) != self.sizes["passes"]:
             raise Failed(f"{told['queries']} queries and {len(told['seconds'])} passes instead of {QUERIES} and {self.sizes['passes']}")
         return Outcome(sum(told["seconds"]), told["answers"])
