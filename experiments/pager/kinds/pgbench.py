@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -15,8 +16,8 @@ from paged import Failed, Paging
 from programs import LIBRARIES, Unavailable
 
 PROGRAMS = "usr/lib/postgresql/15/bin"
-# A number that no user has: PostgreSQL refuses to be root.
-USER = 64_999
+# PostgreSQL refuses to be root, and initdb to be a number without a name.
+USER = pwd.getpwnam("nobody").pw_uid
 AS_USER = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
 # Inside the database.
 USER_NAME = "bench"
