@@ -7,6 +7,7 @@ import pwd
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -49,7 +50,7 @@ class PgBench(Workload):
             port = free_port()
             with subprocess.Popen(self._server(making, port), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
                 try:
-                    wait_for_port(port, server)
+                    self._wait(port, server)
                     self._client("pgbench", port, "-i", "-q", "-s", str(self.sizes["scale"]))
                 finally:
                     server.terminate()
@@ -63,7 +64,7 @@ class PgBench(Workload):
         port = free_port()
         clients, transactions = self.sizes["clients"], self.sizes["transactions"]
         with paging.serving(self._server(data, port)) as server:
-            wait_for_port(port, server)
+            self._wait(port, server)
             told = self._client("pgbench", port, "-n", "-c", str(clients), "-t", str(transactions))
             sums = self._client("psql", port, "-A", "-t", "-c", BALANCES).strip().split("|")
         if len(set(sums[:3])) != 1 or sums[3] != str(clients * transactions):
@@ -82,6 +83,15 @@ class PgBench(Workload):
         settings = [f"port={port}", "listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off"]
         words = [word for setting in settings for word in ("-c", setting)]
         return [*AS_USER, *self.program.command(f"{PROGRAMS}/postgres"), "-D", str(data), *words]
+
+    def _wait(self, port: int, server: subprocess.Popen[bytes]) -> None:
+        """It answers before it is ready, and in little memory long before."""
+        wait_for_port(port, server)
+        ready = [*self.program.command(f"{PROGRAMS}/pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port), "-t", "60"]
+        while subprocess.run(ready, check=False).returncode:
+            if server.poll() is not None:
+                raise Failed(f"the server exited with {server.returncode} at its start")
+            time.sleep(0.05)
 
     def _client(self, name: str, port: int, *words: str) -> str:
         to = ["-h", "127.0.0.1", "-p", str(port), "-U", USER_NAME]
