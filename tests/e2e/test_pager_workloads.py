@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,8 +50,12 @@ def machine() -> Iterator[None]:
     """Where swap may be turned on; the settings as they were found."""
     if os.geteuid() != 0:
         pytest.skip("only root may turn swap on")
-    if len(SWAPS.read_text().splitlines()) > 1:
-        pytest.skip("swap is on: its pages would be others'")
+    # Other tests' swap goes when they end.
+    deadline = time.monotonic() + PATIENCE_S
+    while len(SWAPS.read_text().splitlines()) > 1:
+        if time.monotonic() > deadline:
+            pytest.skip("swap is on: its pages would be others'")
+        time.sleep(0.1)
     found = PAGE_CLUSTER.read_text()
     yield
     PAGE_CLUSTER.write_text(found)
@@ -199,7 +204,7 @@ def test_what_paging_costs_where_all_fits(tmp_path: pathlib.Path) -> None:
 @pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize(
     ("change", "says"),
-    [("exec 3>&1; {}; code=$?; [ $# -lt 1 ] || exit 7", "exited with 7"), ("{}; rm -f objects/part000.o", "3 objects of 4 files")],
+    [("{}; exit 7", "exited with 7"), ("{}; rm -f objects/part000.o", "3 objects of 4 files")],
 )
 def test_a_program_that_fails_ends_the_measurement(tmp_path: pathlib.Path, change: str, says: str) -> None:
     tool("gcc"), tool("make")
