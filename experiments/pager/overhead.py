@@ -21,10 +21,11 @@ import os
 import shutil
 import statistics
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import tomllib
 
 import kinds
 from kinds.contract import Place, Workload
@@ -90,6 +91,7 @@ def table(rows: list[dict[str, Any]], data: dict[str, Any]) -> str:
         low, high, confidence = interval(ratios)
         median = statistics.median(ratios)
         word = "reached" if high <= WANTED else "**missed**" if low > WANTED else "cannot be told"
+        word = word if confidence >= CONFIDENCE else "too few pairs"
         seconds = [statistics.median(row[f"{it}_cpu_s"] for row in own) for it in ("bare", "tiermem")]
         line = [data[name]["title"], str(len(own)), f"**{median:.4f}**", f"{low:.4f} to {high:.4f}", f"{100 * confidence:.1f}%"]
         lines.append(f"| {' | '.join([*line, f'at most {WANTED} ({word})', *(f'{it:.2f}' for it in seconds)])} |")
@@ -99,7 +101,8 @@ def table(rows: list[dict[str, Any]], data: dict[str, Any]) -> str:
 def write(rows: list[dict[str, Any]], data: dict[str, Any], out: Path) -> None:
     """Both files."""
     (out / "overhead.json").write_text(json.dumps(rows, indent=1) + "\n")
-    commands = "\n".join(dict.fromkeys(f"# {it['workload']}\n{it['bare_command']}\n{it['tiermem_command']}" for it in rows if it["pair"] == 1))
+    first = [it for it in rows if it["pair"] == 1]
+    commands = "\n".join(f"# {it['workload']}\n{it['bare_command']}\n{it['tiermem_command']}" for it in first)
     (out / "overhead.md").write_text(f"{table(rows, data)}\n```\n{commands}\n```\n")
 
 

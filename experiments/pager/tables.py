@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pictures
-from arms import AS_IT_COMES, AT_ITS_BEST, ROWS, STEERED
+from arms import AS_IT_COMES, AT_ITS_BEST, ENGINE, ROWS, STEERED
 
 Rows = list[dict[str, Any]]
 # Issue's goals: `kernel` takes at most this part of swap's time at R = 2, and never more than this at any R.
@@ -132,8 +132,8 @@ def verdicts(rows: Rows, data: dict[str, Any]) -> list[str]:
 def page(rows: Rows, data: dict[str, Any], args: argparse.Namespace, notes: Notes) -> str:
     """The table, what it says of the goals, how it was measured, and the commands."""
     parts = [
-        "Means over the rounds. *slowdown*: time over the time in all DRAM, for rates the other way round. *lost*: the same in the seed's form, "
-        "a drop of the performance or time that is added. *of swap*: time over swap's at the same R. R = 1 is all DRAM.",
+        "Means over the rounds. *slowdown*: time over the time in all DRAM, for rates the other way round. *lost*: the same in the seed's "
+        "form, a drop of the performance or time that is added. *of swap*: time over swap's at the same R. R = 1 is all DRAM.",
         "Sizes are the quick ones: these are no figures." if args.quick else "",
         f"Settings as found: {json.dumps({str(path): value for path, value in notes.settings.items()})}.",
         table(rows, data),
@@ -147,11 +147,13 @@ def page(rows: Rows, data: dict[str, Any], args: argparse.Namespace, notes: Note
         if "seed_size" in about:
             text += f" The seed's {about['figure']}: {about['seed_size']}."
         if "seed_other" in about:
-            text += f" The seed's words can also be read as {', '.join(f'{_percent(it)} at R = {at}' for at, it in about['seed_other'].items())}."
+            others = ", ".join(f"{_percent(it)} at R = {at}" for at, it in about["seed_other"].items())
+            text += f" The seed's words can also be read as {others}."
         parts.append(text + (f" Swap at its best: {chosen}." if chosen else ""))
     parts += [f"**{name}** was skipped: {why}" for name, why in notes.skipped.items()]
     parts += [f"**{name}**, R = {at:g}, {ENGINE}: {why}." for (name, at), why in notes.refused.items()]
-    commands = dict.fromkeys(f"# {it['workload']}, {it['arm']}\n{it['command']}" for it in rows if it["round"] < 2 and it["overcommit"] in (1, 2))
+    first = [it for it in rows if it["round"] < 2 and it["overcommit"] in (1, 2)]
+    commands = dict.fromkeys(f"# {it['workload']}, {it['arm']}\n{it['command']}" for it in first)
     return "\n\n".join(it for it in parts if it) + "\n\n```\n" + "\n".join(commands) + "\n```\n"
 
 

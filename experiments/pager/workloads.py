@@ -28,11 +28,12 @@ import argparse
 import os
 import shutil
 import sys
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import tomllib
 
 import kinds
 import tables

@@ -33,7 +33,7 @@ ABOUT = {
 
 
 @pytest.fixture(scope="module")
-def experiments() -> Iterator[Any]:
+def experiments() -> Any:
     """The experiment's modules, in a Python path of their own: tests have a `programs` too."""
     code = "import json, sys; sys.path.insert(0, sys.argv[1]); import tables, overhead, kinds.build; print(eval(sys.argv[2]))"
 
@@ -42,7 +42,7 @@ def experiments() -> Iterator[Any]:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    yield evaluated
+    return evaluated
 
 
 @pytest.fixture
@@ -113,6 +113,16 @@ def test_the_table_has_means_and_ratios(experiments: Any) -> None:
         "rate: at R = 2 `kernel` takes 0.781 x swap's time (wanted: at most 0.8 x; reached).",
         "rate: at worst, at R = 4, `kernel` takes 1.111 x (wanted: at most 1.05 x; **missed**).",
     ]
+
+
+def test_what_could_not_be_run_is_told(experiments: Any) -> None:
+    rows = [row("rate", 1, "swap as it comes", turn, 100.0, 0) | {"command": "tiermem run"} for turn in (0, 1)]
+    about = {name: it | {"quick": {"size": 1}, "full": {"size": 2}, "figure": "Figure 4.2"} for name, it in ABOUT.items()}
+    notes = "tables.Notes({'time': 'there is no clock here'}, {('rate', 4.0): 'it cannot work within 35MiB'}, {'page-cluster': '3'})"
+    page = experiments(f"tables.page({rows!r}, {about!r}, overhead.argparse.Namespace(quick=False), {notes})")
+    assert "**time** was skipped: there is no clock here" in page
+    assert "**rate**, R = 4, engine's own limit: it cannot work within 35MiB." in page
+    assert '{"page-cluster": "3"}' in page and "needs 1024 MiB" in page and "these are no figures" not in page
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ class Workload(ABC):
     @abstractmethod
     def run(self, paging: Paging, engine_bytes: int | None = None) -> Outcome:
         """One run in an empty scratch folder. Raises `Failed` where the program fails. `engine_bytes`: the limit that the engine
-        is told; `TooSmall` where it cannot work within that."""
+        is told; `TooSmall` where it cannot work within that.
+        """
 
     def files(self) -> Iterable[Path]:
         """Files and folders that a run reads, which the machine is to have forgotten before it."""

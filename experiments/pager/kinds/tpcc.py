@@ -19,7 +19,8 @@ MIB = 1 << 20
 # Conditions 1 to 4 of the benchmark's clause 3.3.2, each with the number of rows that violate it. Stock and customers are read for the same
 # reason as an operator would: that a database which has just been started has them in its buffer pool.
 CONDITIONS = """
-SELECT 1, count(*) FROM warehouse JOIN (SELECT d_w_id, sum(d_ytd) AS ytd FROM district GROUP BY d_w_id) AS d ON d_w_id = w_id WHERE w_ytd <> ytd;
+SELECT 1, count(*) FROM warehouse
+  JOIN (SELECT d_w_id, sum(d_ytd) AS ytd FROM district GROUP BY d_w_id) AS d ON d_w_id = w_id WHERE w_ytd <> ytd;
 SELECT 2, count(*) FROM district
   JOIN (SELECT o_w_id, o_d_id, max(o_id) AS most FROM orders GROUP BY o_w_id, o_d_id) AS o ON o_w_id = d_w_id AND o_d_id = d_id
   WHERE d_next_o_id - 1 <> most;
