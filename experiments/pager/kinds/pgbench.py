@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from arms import end_with_this
 from kinds.contract import Outcome, Workload, drop_from_cache, succeed
 from kinds.servers import free_port, wait_for_port
 from paged import Failed, Paging
@@ -48,7 +49,8 @@ class PgBench(Workload):
             initdb = [str(self.program.path(f"{PROGRAMS}/initdb")), "-D", str(making), "-U", USER_NAME, "-A", "trust", "--no-sync", *share]
             succeed([*AS_USER, *initdb], libraries)
             port = free_port()
-            with subprocess.Popen(self._server(making, port), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+            nowhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            with subprocess.Popen(self._server(making, port), **nowhere, preexec_fn=end_with_this) as server:
                 try:
                     self._wait(port, server)
                     self._client("pgbench", port, "-i", "-q", "-s", str(self.sizes["scale"]))

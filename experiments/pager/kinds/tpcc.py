@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from arms import end_with_this
 from kinds.contract import Outcome, Workload, drop_from_cache, succeed
 from kinds.servers import free_port, wait_for_port
 from paged import Failed, Paging
@@ -50,7 +51,8 @@ class Tpcc(Workload):
             making.mkdir(parents=True)
             self._bootstrap(making)
             port = free_port()
-            with subprocess.Popen(self._server(making, port, self.sizes["pool_mib"]), stderr=subprocess.DEVNULL) as server:
+            server_words = self._server(making, port, self.sizes["pool_mib"])
+            with subprocess.Popen(server_words, stderr=subprocess.DEVNULL, preexec_fn=end_with_this) as server:
                 try:
                     wait_for_port(port, server)
                     self._client(port, "prepare")
