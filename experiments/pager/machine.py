@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 from types import TracebackType
 
 PAGE_CLUSTER = Path("/proc/sys/vm/page-cluster")
 SWAPS = Path("/proc/swaps")
+# How long swap of others may take to go, and programs of a measurement that was killed.
+PATIENCE_S = 120
 
 
 def queue_of(folder: Path) -> Path:
@@ -27,13 +31,24 @@ def areas() -> list[str]:
     return [line.split()[0] for line in SWAPS.read_text().splitlines()[1:]]
 
 
+def wait_for_no_swap(patience_s: float = PATIENCE_S) -> None:
+    """Swap of others would take a part of the pages, and read ahead as their devices do."""
+    deadline = time.monotonic() + patience_s
+    while found := areas():
+        if time.monotonic() >= deadline:
+            sys.exit(f"swap is on already: {', '.join(found)}; turn it off (swapoff) or measure on another machine")
+        time.sleep(0.5)
+
+
 class Settings:
     """`vm.page-cluster` and the device's `rotational`, as they are found; both are put back at the end.
 
     A guard process waits for the end of this one, whatever it is, and puts them back too: it survives signals to the terminal's group.
+    It also removes `scratch`, the folder of what the measurement's programs write.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, scratch: Path | None = None) -> None:
+        self.scratch = scratch
         self.rotational = queue_of(folder) / "rotational"
         self.found = {path: path.read_text().strip() for path in (PAGE_CLUSTER, self.rotational)}
 
@@ -48,6 +63,7 @@ class Settings:
             # Nothing is ever written: this returns when the other end has gone.
             os.read(ends, 1)
             self.put_back()
+            self._remove_scratch()
             os._exit(0)
         os.close(ends)
         return self
@@ -60,6 +76,13 @@ class Settings:
         """As they were found."""
         for path, value in self.found.items():
             path.write_text(value)
+
+    def _remove_scratch(self) -> None:
+        """As often as it takes: a program that has been told to end may still write there."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.scratch and self.scratch.exists() and time.monotonic() < deadline:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            time.sleep(0.1)
 
     def use(self, page_cluster: int | None, rotational: int | None) -> None:
         """For the next run; None: as it was found. Swap looks at the device when it is turned on, and at the other at each fault."""

@@ -27,19 +27,16 @@ import re
 import shlex
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from machine import Settings, areas
+from arms import AS_IT_COMES, STEERED, TUNED, Arm, call
+from machine import Settings, wait_for_no_swap
 
-CLUSTERS = (0, 3, 5, 6)
-SWAP_PATIENCE_S = 120
 TOUCHES_OF_A_PAGE = 4
 # In fio's runs there is nothing of the program: they say what the device can do.
 FIO = ["fio", "--name=bound", "--bs=256k", "--iodepth=4", "--ioengine=libaio", "--direct=1", "--output-format=json"]
@@ -55,27 +52,13 @@ class Workload:
     fio: str | None
 
 
-@dataclass(frozen=True)
-class Arm:
-    """How the program is paged, and with which settings of the machine (None: its own)."""
-
-    name: str
-    how: str
-    page_cluster: int | None = None
-    rotational: int | None = None
-
-
 WORKLOADS = (
     Workload("sweep", "sweep", (), "read"),
     Workload("sweep, written", "sweep", ("--write",), "rw"),
     Workload("touches", "touches", (), None),
     Workload("touches, scattered", "touches", ("--scattered",), None),
 )
-ARMS = (
-    Arm("swap as it comes", "swap"),
-    *(Arm(f"swap, page-cluster {cluster}, not rotating", "swap", cluster, 0) for cluster in CLUSTERS),
-    Arm("kernel", "kernel"),
-)
+ARMS = (AS_IT_COMES, *TUNED, STEERED)
 
 
 @dataclass(frozen=True)
@@ -143,23 +126,6 @@ def told_by_program(out: str) -> tuple[list[float], int]:
     if not found:
         sys.exit(f"the program said something else: {out}")
     return [float(it) for it in (found[1] or found[2]).split()], int(found[3])
-
-
-def call(command: list[str]) -> str:
-    """What a program prints; its failure is this program's."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{shlex.join(command)} exited with {done.returncode}: {done.stderr or done.stdout}")
-    return done.stdout
-
-
-def wait_for_no_swap() -> None:
-    """Swap of others would take a part of the pages, and read ahead as their devices do."""
-    deadline = time.monotonic() + SWAP_PATIENCE_S
-    while found := areas():
-        if time.monotonic() > deadline:
-            sys.exit(f"swap is on already: {', '.join(found)}; turn it off (swapoff) or measure on another machine")
-        time.sleep(0.5)
 
 
 def rounds(setting: Setting, settings: Settings, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
