@@ -8,7 +8,7 @@ use clap::Args;
 use tiermem_base::Nanos;
 use tiermem_pager::control::{self, Status};
 use tiermem_pager::machine::{self, LiveRun};
-use tiermem_sys::control_group::{Group, Limit};
+use tiermem_sys::control_group::{Group, Limit, all_processes};
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
@@ -146,7 +146,7 @@ fn row(run: &LiveRun, status: Option<Status>, before: &mut Before) -> Vec<Cell> 
     vec![
         Cell::Text(id.clone()),
         owner.map_or(Cell::UNKNOWN, |pid| Cell::Count(pid.into())),
-        count(of_group(&|it| it.all_processes().ok().map(|all| all.len() as u64))),
+        count(of_group(&|it| all_processes(it).ok().map(|all| all.len() as u64))),
         // What the kernel keeps is asked first: an owner that is killed leaves it.
         bytes(of_group(&|it| limit(it.memory_limit().ok())).or(told(&|it| Some(it.dram_bytes)))),
         bytes(of_group(&|it| it.usage_bytes().ok()).or(told(&|it| Some(it.charged_bytes)))),

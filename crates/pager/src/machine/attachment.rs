@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tiermem_sys::control_group::{Group, Hierarchy, Limit};
+use tiermem_sys::control_group::{Group, Hierarchy, Limit, all_processes};
 use tiermem_sys::page_scan::PageScan;
 use tiermem_sys::process_identity::ProcessIdentity;
 use tiermem_sys::process_stat::{ProcessMemory, ProcessStat};
@@ -119,7 +119,7 @@ fn to_group(path: &Path, locked: &Locked<'_>) -> Result<(Attached, String), Mach
         let what = path.display().to_string();
         return Err(AttachError::Taken { what, id: entry.id.clone() }.into());
     }
-    if group.all_processes()?.is_empty() {
+    if all_processes(&group)?.is_empty() {
         return Err(AttachError::Empty { path }.into());
     }
     let before = SavedLimits::of(&group)?;
@@ -140,7 +140,7 @@ fn to_process(pid: u32, locked: &Locked<'_>) -> Result<(Attached, String), Machi
         let is_attached = || entry.attached_process().is_some_and(|it| ancestors.contains(&it.pid));
         let is_in_group = || {
             let group = entry.limited_group();
-            group.is_some_and(|group| group.all_processes().is_ok_and(|all| all.contains(&pid)))
+            group.is_some_and(|group| all_processes(&group).is_ok_and(|all| all.contains(&pid)))
         };
         entry.is_live() && (is_attached() || is_in_group())
     };

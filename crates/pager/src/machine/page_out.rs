@@ -1,7 +1,7 @@
 //! Help for a group that does not shrink: its pages are used faster than the kernel finds some that are not, and advice asks nobody.
 
 use tiermem_place::capture::mappings::maps;
-use tiermem_sys::control_group::Group;
+use tiermem_sys::control_group::{Group, all_processes};
 use tiermem_sys::mapping::Pages;
 use tiermem_sys::pidfd::PidFd;
 use tiermem_sys::process_advice::ProcessAdvice;
@@ -20,7 +20,7 @@ pub struct PageOut {
 impl PageOut {
     /// Pages so many bytes out, from where it ended the last time. Without the rights that takes (CAP_SYS_NICE), it does nothing.
     pub fn go_on(&mut self, group: &Group, mut bytes: u64) {
-        let mut processes = group.all_processes().unwrap_or_default();
+        let mut processes = all_processes(group).unwrap_or_default();
         // Those behind the last one come first.
         let first = processes.partition_point(|pid| *pid < self.last.0);
         processes.rotate_left(first);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 use tiermem_sys::boot;
-use tiermem_sys::control_group::{Group, GroupError, Version};
+use tiermem_sys::control_group::{Group, GroupError, Version, number_of};
 use tiermem_sys::disk;
 use tiermem_sys::process_identity::ProcessIdentity;
 
@@ -79,7 +79,7 @@ impl Attached {
     /// To a group, which has these limits.
     pub fn group(group: &Group, before: SavedLimits) -> Result<Self, GroupError> {
         let (path, is_second) = (group.path().to_owned(), group.version() == Version::Two);
-        Ok(Attached::Group { path, is_second, number: group.number()?, before: Some(before) })
+        Ok(Attached::Group { path, is_second, number: number_of(group)?, before: Some(before) })
     }
 
     /// To a process.
@@ -110,7 +110,7 @@ impl Entry {
         let Some(Attached::Group { path, is_second, number, .. }) = &self.attached else { return None };
         let version = if *is_second { Version::Two } else { Version::One };
         let group = Group::open(version, path.clone()).ok()?;
-        group.number().is_ok_and(|is| is == *number).then_some(group)
+        number_of(&group).is_ok_and(|is| is == *number).then_some(group)
     }
 
     /// The group whose limits are ours: the run's own, or the one that is attached to.

@@ -1,6 +1,6 @@
 //! What is paged: the processes of a control group, or processes wherever they are.
 
-use tiermem_sys::control_group::Group;
+use tiermem_sys::control_group::{Group, all_processes};
 
 use super::memory_use::MemoryUse;
 use super::process_tree::ProcessTree;
@@ -20,7 +20,7 @@ impl Target {
     /// The processes that live.
     pub fn processes(&self) -> Vec<u32> {
         match self {
-            Target::OwnGroup(group) | Target::Group(group) => group.all_processes().unwrap_or_default(),
+            Target::OwnGroup(group) | Target::Group(group) => all_processes(group).unwrap_or_default(),
             Target::Processes(tree) => tree.processes(),
         }
     }

@@ -2,11 +2,12 @@
 
 use super::ahead::Ahead;
 use super::behind::Behind;
-use super::config::Config;
+use super::config::{Config, Reclaim, UNLIMITED_PAGES, Watermarks};
 use super::counts::Counts;
 use super::event::{Act, Event};
 use super::page_map::PageMap;
 use super::page_range::PageRange;
+use super::room::Room;
 use crate::evict::Evict;
 use crate::frames::{self, ConfigError, Frame, Frames, Space};
 use crate::prefetch::{Demand, Prefetch, Why};
@@ -19,12 +20,7 @@ pub struct Paging<E> {
     pub(super) map: PageMap,
     pub(super) ahead: Ahead,
     pub(super) behind: Behind,
-    /// Pages of DRAM, whoever reclaims.
-    pub(super) dram_pages: u32,
-    /// Pages that a prefetcher needs room for ahead of a sweep.
-    pub(super) pages_ahead: u32,
-    /// Pages of DRAM that are used: as told last, and what has come and gone since; `None`: it is not told, and all are known.
-    pub(super) charged_pages: Option<u64>,
+    pub(super) room: Room,
     pub(super) counts: Counts,
     pub(super) config: Config,
     /// The tier that the kernel pages out to: the first that is not in place.
@@ -53,9 +49,7 @@ impl<E: Evict> Paging<E> {
             map: PageMap::default(),
             ahead: Ahead::new(prefetch),
             behind: Behind::default(),
-            dram_pages,
-            pages_ahead: prefetch.pages_ahead(),
-            charged_pages: None,
+            room: Room::new(dram_pages, prefetch.pages_ahead()),
             counts: Counts::default(),
             swap_tier,
             frame_acts: Vec::new(),
@@ -117,7 +111,7 @@ impl<E: Evict> Paging<E> {
         let room = self.frames.faulted_in(frame, write, along.now, along.rng, &mut self.frame_acts);
         if found == Demand::Miss && !before.is_moving {
             self.ahead.prefetcher.filled(page, Why::Demand);
-            self.has_come();
+            self.room.has_come();
         }
         self.wish(room, along);
         if found.is_first() {
@@ -199,6 +193,28 @@ impl<E: Evict> Paging<E> {
                 frames::Act::Fill { .. } | frames::Act::WriteBack { .. } => continue,
             });
         }
+    }
+
+    /// DRAM has so many pages from now on.
+    fn set_dram(&mut self, dram_pages: u32, watermarks: Watermarks) {
+        self.room.dram_pages = dram_pages;
+        self.set_capacity(dram_pages, watermarks);
+    }
+
+    /// All that DRAM is used for takes so many pages.
+    fn charged(&mut self, pages: u64) {
+        let dram_pages = self.room.charge(pages, self.frames.space().used(0));
+        self.set_capacity(dram_pages, Watermarks::of(dram_pages));
+    }
+
+    fn set_capacity(&mut self, dram_pages: u32, watermarks: Watermarks) {
+        let (dram_pages, watermarks) = match self.config.reclaim {
+            Reclaim::Order => (dram_pages, watermarks),
+            Reclaim::Kernel => (UNLIMITED_PAGES, Watermarks::of(UNLIMITED_PAGES)),
+        };
+        let high = watermarks.high.min(dram_pages.saturating_sub(1));
+        self.frames.set_capacity(0, dram_pages, &mut self.frame_acts);
+        self.frames.set_watermarks(0, watermarks.low.min(high), high);
     }
 
     /// Whether a step would find something to do.

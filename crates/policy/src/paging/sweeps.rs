@@ -21,7 +21,7 @@ impl<E: Evict> Paging<E> {
         self.behind.duels.used(page);
         let passed = self.behind.streams.used(page);
         passed.into_iter().for_each(|piece| self.behind.add(piece));
-        while let Some((piece, has_duel)) = self.behind.next(self.dram_pages) {
+        while let Some((piece, has_duel)) = self.behind.next(self.room.dram_pages) {
             if has_duel {
                 self.duel(piece, along);
             }
@@ -47,14 +47,14 @@ impl<E: Evict> Paging<E> {
         (0..DRAWS_MAX).find_map(|_| {
             let frame = Frame(along.rng.below(frames.max(1)) as u32);
             let page = self.map.page_of(frame);
-            (self.behind.is_old(frame, self.dram_pages) && self.may_leave(page)).then_some(page)
+            (self.behind.is_old(frame, self.room.dram_pages) && self.may_leave(page)).then_some(page)
         })
     }
 
     fn drop_behind(&mut self, piece: Piece, along: &mut Along<'_>) {
         for page in piece.used_pages() {
             // Room is used before anything is dropped.
-            if !self.is_full() {
+            if !self.room.is_full(self.frames.space().used(0)) {
                 return;
             }
             self.counts.dropped_behind += u64::from(self.may_leave(page) && self.send_away(page, along));
@@ -63,7 +63,7 @@ impl<E: Evict> Paging<E> {
 
     /// Makes room once for what comes next: as much as is dropped comes again, so that it stays.
     fn clear(&mut self, along: &mut Along<'_>) {
-        if !self.is_crowded() {
+        if !self.room.is_crowded(self.frames.space().used(0)) {
             return;
         }
         let Some(page) = self.draw(along) else { return };
@@ -83,7 +83,9 @@ impl<E: Evict> Paging<E> {
             .map
             .find(page)
             .and_then(|frame| self.frames.send_down(frame, along.now, along.rng, &mut self.frame_acts));
-        self.charged_pages = self.charged_pages.map(|pages| pages.saturating_sub(u64::from(sent.is_some())));
+        if sent.is_some() {
+            self.room.has_left();
+        }
         sent.is_some()
     }
 }

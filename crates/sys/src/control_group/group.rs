@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -138,38 +137,6 @@ impl Group {
         let text = files::read("list the processes of", &file)?;
         let wrong = |line: &str| GroupError::form(&file, line, "a process's number");
         text.lines().map(|line| line.parse().map_err(|_| wrong(line))).collect()
-    }
-
-    /// The processes in it and in all groups below, each once.
-    ///
-    /// # Errors
-    /// The system's error, of this group; one below may go at any time.
-    pub fn all_processes(&self) -> Result<Vec<u32>, GroupError> {
-        let mut all = self.processes()?;
-        let mut folders = vec![self.path.clone()];
-        while let Some(folder) = folders.pop() {
-            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-            for entry in entries.filter(|entry| entry.file_type().is_ok_and(|it| it.is_dir())) {
-                if let Ok(below) = Group::open(self.version, entry.path()) {
-                    all.extend(below.processes().unwrap_or_default());
-                    folders.push(entry.path());
-                }
-            }
-        }
-        all.sort_unstable();
-        all.dedup();
-        Ok(all)
-    }
-
-    /// A number that no other group of this boot has at this place: a group of the same name that is made later has another one.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn number(&self) -> Result<u64, GroupError> {
-        let folder = fs::metadata(&self.path);
-        folder
-            .map(|folder| folder.ino())
-            .map_err(|error| GroupError::io("read the number of", &self.path, error))
     }
 
     /// Bytes that are charged to it and to groups below: memory with its file cache.

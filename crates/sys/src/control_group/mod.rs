@@ -17,6 +17,7 @@ mod oom_daemon;
 mod reclaim;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod version;
 mod watch;
 
@@ -26,5 +27,6 @@ pub use group::Group;
 pub use hierarchy::Hierarchy;
 pub use limits::Limit;
 pub use oom_daemon::avoid_oom_daemon;
+pub use tree::{all_processes, number_of};
 pub use version::Version;
 pub use watch::{PressureLevel, Watch};
