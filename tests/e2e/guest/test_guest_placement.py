@@ -199,7 +199,8 @@ def test_first_touch_is_the_kernels_own_on_a_node_that_has_so_much_left(guest: t
     result = guest("two-nodes", (768, 512)).run(FIRST_TOUCH, files=files)
     assert result.exit_code == 0, result.output
     [told] = json.loads(result.files_out["told"])
-    assert told["slow_share"] == pytest.approx(0.75, abs=0.05), (told, result.output)
+    # Sampled, on emulated processors that may be slow. Wrong would be all of it, or a half.
+    assert told["slow_share"] == pytest.approx(0.75, abs=0.15), (told, result.output)
     assert told["moved_bytes"] == told["corrected_bytes"] == 0, told
     # What cannot be had is not measured, and said.
     [told] = json.loads(result.files_out["large"])
