@@ -1,6 +1,7 @@
 #!/bin/sh
 # Fuzzes every target of fuzz/ for FUZZ_SECONDS (60), starting from the corpus in the repository, as many targets at once as there
-# are cores. With the name of a target it fuzzes that one. A tool that is missing is a failure.
+# are cores. With the name of a target it fuzzes that one. A tool that is missing is a failure. With --check it runs nothing, needs no
+# tool, and says whether each target is built and has inputs to begin with.
 #
 # FUZZ_SANITIZER is `none` unless it is set: what is fuzzed is safe Rust, so that its findings are panics, failed assertions and
 # overflows, which need no sanitizer. `address` also watches the unsafe code of other people's crates, and takes twice as long to build.
@@ -18,7 +19,6 @@ fail() {
 
 # What a target says is shown if it finds something.
 fuzz() {
-    [ -d "corpus/$1" ] || fail "there is no fuzz/corpus/$1: a target needs an input or more to begin with"
     # New inputs go to a folder of their own: the corpus holds only what someone chose to keep.
     found=$(mktemp -d)
     trap 'rm -rf "$found"' EXIT
@@ -33,6 +33,13 @@ fuzz() {
     fi
 }
 
+for file in fuzz_targets/*.rs; do
+    name=$(basename "$file" .rs)
+    grep -qx "name = \"$name\"" Cargo.toml || fail "fuzz/$file is not built: fuzz/Cargo.toml has no [[bin]] for it"
+    [ -n "$(ls "corpus/$name" 2>/dev/null)" ] || fail "there is no fuzz/corpus/$name: a target needs an input or more to begin with"
+done
+[ "${1:-}" != --check ] || exit 0
+
 cargo +nightly --version >/dev/null 2>&1 || fail "there is no nightly Rust here: rustup toolchain install nightly"
 cargo +nightly fuzz --version >/dev/null 2>&1 || fail "there is no cargo-fuzz here: cargo install --locked cargo-fuzz"
 
@@ -41,14 +48,8 @@ if [ $# -gt 0 ]; then
     exit
 fi
 
-targets=$(cargo +nightly fuzz list)
-for file in fuzz_targets/*.rs; do
-    name=$(basename "$file" .rs)
-    printf '%s\n' "$targets" | grep -qx "$name" || fail "fuzz/$file is not built: fuzz/Cargo.toml has no [[bin]] for it"
-done
-
 # Fuzzed are the versions of dependencies that the programs are built with.
 cp ../Cargo.lock Cargo.lock
 # shellcheck disable=SC2086
 cargo +nightly fuzz build $flags
-printf '%s\n' "$targets" | FUZZ_SECONDS=$seconds xargs -P "$(nproc)" -n 1 ../scripts/fuzz_smoke.sh
+cargo +nightly fuzz list | FUZZ_SECONDS=$seconds xargs -P "$(nproc)" -n 1 ../scripts/fuzz_smoke.sh

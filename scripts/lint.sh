@@ -1,6 +1,6 @@
 #!/bin/sh
-# Formatting, clippy, lists of mutations, licences and advisories. A tool that is not installed is passed over, and that is said:
-# distributions package cargo without clippy. In CI (CI=1) nothing may be passed over.
+# Formatting, clippy, lists of mutations, fuzz targets, licences and advisories. A tool that is not installed is passed over, and that is
+# said: distributions package cargo without clippy. In CI (CI=1) nothing may be passed over.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -28,6 +28,9 @@ if python3 -c 'import tomllib' 2>/dev/null; then
 else
     skip "lists of mutations are not checked, as there is no Python 3.11 here"
 fi
+
+# Fuzzing itself is the last that CI does: what it would lack is said now.
+scripts/fuzz_smoke.sh --check
 
 # Licences are also held by a test (tests/tests/licences.rs). Advisories are kept by others and come over the
 # network, so that without one the rest can still be checked.
