@@ -215,7 +215,9 @@ def status() -> list[dict]:
     return json.loads(done.stdout)
 
 
-def test_a_program_goes_on_under_its_limit_when_the_pager_is_killed(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_program_goes_on_under_its_limit_when_the_pager_is_killed_or_stopped(tmp_path: pathlib.Path, how: signal.Signals) -> None:
+    # Three passes: the pager drops what is behind them, and that comes back as active pages, which reclaim must know.
     go = tmp_path / "go"
     os.mkfifo(go)
     then = f"open({str(go)!r}).read()\nfor page in range(pages): assert memory[page * 4096] == page & 255\nprint('still right', flush=True)"
@@ -224,12 +226,15 @@ def test_a_program_goes_on_under_its_limit_when_the_pager_is_killed(tmp_path: pa
     assert pager.stdout is not None and pager.stdout.readline() == "right\n"
     (before,) = status()
     assert before["pid"] == pager.pid and before["dram_bytes"] == 32 * MIB and before["swapped_bytes"] > 0
-    pager.kill()
-    pager.wait()
-    (after,) = status()
-    assert after["pid"] is None and after["id"] == before["id"] and after["swap"] in areas()
+    pager.send_signal(how)
+    if how == signal.SIGKILL:
+        pager.wait()
+        (after,) = status()
+        assert after["pid"] is None and after["id"] == before["id"] and after["swap"] in areas()
     go.write_text("go")
-    assert pager.stdout.read() == "still right\n"
+    assert pager.stdout.readline() == "still right\n"
+    pager.send_signal(signal.SIGCONT)
+    pager.wait(timeout=PATIENCE_S)
     # What is left goes at the next start.
     eventually(lambda: status() == [], "the run is over")
     assert_nothing_is_left()
@@ -318,12 +323,13 @@ def test_where_nothing_is_paged_or_asked_for_nothing_is_watched() -> None:
     done = run("--dram", "256MiB", "--flash", "16MiB", "--", *eater(30))
     told = json.loads(done.stderr)
     assert (told["prefetched_pages"], told["kernel_evicted_pages"]) in [(0, 0), (None, None)]
-    assert swept("--how", "kernel", "--prefetch", "none", passes=1)["how"] == "swap"
+    nothing = ["--prefetch", "none", "--drop-behind", "off"]
+    assert swept("--how", "kernel", *nothing, passes=1)["how"] == "swap"
 
 
 def test_a_sweep_drops_what_it_has_passed(tmp_path: pathlib.Path) -> None:
-    kept = swept("--how", "kernel", passes=12)
-    dropped = swept("--how", "kernel", "--drop-behind", "on", "--log", str(tmp_path / "log"), passes=12)
+    kept = swept("--how", "kernel", "--drop-behind", "off", passes=12)
+    dropped = swept("--how", "kernel", "--log", str(tmp_path / "log"), passes=12)
     assert kept["dropped_behind_pages"] == 0 and dropped["dropped_behind_pages"] > 20_000
     # Half of it stays, and the other half is read in each pass.
     assert dropped["read_bytes"] < 0.85 * kept["read_bytes"]

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::{ArgGroup, Args};
 use tiermem_base::Bytes;
 use tiermem_pager::machine::{Flash, Limits, Subject};
-use tiermem_pager::run::{self, AttachOptions};
+use tiermem_pager::run::{self, AttachOptions, SteerOptions};
 use tiermem_place::capture::Stop;
 use tiermem_policy::evict;
 use tiermem_policy::prefetch::{self, readahead::ReadaheadParameters};
@@ -59,8 +59,7 @@ pub struct Options {
     /// What is fetched from flash before it is used: none, next-n, feedback-directed, best-offset, leap, readahead [default: readahead].
     #[arg(long, value_name = "NAME")]
     prefetch: Option<prefetch::Named>,
-    /// Whether pages that a sweep has passed leave first, where they are needed later than others: on or off [default: off; docs/pager.md
-    /// says what speaks against it].
+    /// Whether pages that a sweep has passed leave first, where they are needed later than others: on or off [default: on].
     #[arg(long, value_name = "WHETHER", value_parser = paged::on_or_off)]
     drop_behind: Option<bool>,
     /// Write the events and the acts of steering to FILE; `tiermem pager replay FILE` checks it.
@@ -103,14 +102,17 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             dram_bytes: options.dram.0,
             flash: options.flash.clone().map_or(Flash::AlreadyOn, FlashSize::limited),
         },
-        evict: options.evict()?,
-        prefetch: options.prefetch.unwrap_or(prefetch::Named::Readahead(ReadaheadParameters::DEFAULT)),
-        drop_behind: options.drop_behind.unwrap_or(false),
+        steer: SteerOptions {
+            evict: options.evict()?,
+            prefetch: options.prefetch.unwrap_or(prefetch::Named::Readahead(ReadaheadParameters::DEFAULT)),
+            drop_behind: options.drop_behind.unwrap_or(true),
+            log: options.log.clone(),
+            fresh_counts: paged::own_command("fresh-counts"),
+        },
         must_steer: options.evict.is_some()
             || options.prefetch.is_some()
             || options.drop_behind.is_some()
             || options.log.is_some(),
-        log: options.log.clone(),
     };
     let stop = Stop::default();
     // A second signal changes nothing: the limits have to be put back.

@@ -51,6 +51,12 @@ pub enum Command {
         /// The run.
         id: String,
     },
+    /// Have the kernel sum the counts of a control group often: `tiermem run` and `tiermem pager attach` start it.
+    #[command(hide = true)]
+    FreshCounts {
+        /// The group's folder.
+        group: PathBuf,
+    },
 }
 
 /// Runs one of them.
@@ -61,6 +67,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Status(options) => status::run(&options),
         Command::Replay { log } => replay(&log),
         Command::Keep { id } => machine::keep(&id).map_err(Failure::failed),
+        Command::FreshCounts { group } => machine::keep_counts_fresh(&group).map_err(Failure::failed),
     }
 }
 

@@ -10,7 +10,7 @@ use tiermem_base::tier::{Capacity, TierLocation};
 use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_pager::cost;
 use tiermem_pager::machine::{Flash, Limits};
-use tiermem_pager::run::{self, AskedHow, Ended, Note, Options, RunError};
+use tiermem_pager::run::{self, AskedHow, Ended, Note, Options, RunError, SteerOptions};
 use tiermem_place::capture::Stop;
 use tiermem_policy::prefetch::readahead::ReadaheadParameters;
 use tiermem_policy::{evict, prefetch};
@@ -160,8 +160,7 @@ pub struct PagedArgs {
     /// Who leaves DRAM: kernel (the kernel's own reclaim chooses), or a policy as `tiermem sim frames` has them [default: kernel].
     #[arg(long, value_name = "NAME")]
     evict: Option<EvictName>,
-    /// Whether pages that a sweep has passed leave first, where they are needed later than others: on or off [default: off; docs/pager.md
-    /// says what speaks against it].
+    /// Whether pages that a sweep has passed leave first, where they are needed later than others: on or off [default: on].
     #[arg(long, value_name = "WHETHER", value_parser = on_or_off)]
     drop_behind: Option<bool>,
     /// Write the events and the acts of steering to FILE; `tiermem pager replay FILE` checks it.
@@ -258,11 +257,14 @@ pub fn run(
         command,
         limits: args.limits()?,
         how: args.how.unwrap_or_default(),
-        evict: args.evict.unwrap_or_default().0,
-        prefetch: args.prefetch.unwrap_or(prefetch::Named::Readahead(ReadaheadParameters::DEFAULT)),
-        drop_behind: args.drop_behind.unwrap_or(false),
-        log: args.log.clone(),
-        keeper: keeper(),
+        steer: SteerOptions {
+            evict: args.evict.unwrap_or_default().0,
+            prefetch: args.prefetch.unwrap_or(prefetch::Named::Readahead(ReadaheadParameters::DEFAULT)),
+            drop_behind: args.drop_behind.unwrap_or(true),
+            log: args.log.clone(),
+            fresh_counts: own_command("fresh-counts"),
+        },
+        keeper: own_command("keep"),
     };
     let stop = Stop::default();
     // A signal is the program's; the run ends with it.
@@ -335,9 +337,9 @@ pub fn advise(error: RunError) -> Failure {
     }
 }
 
-/// The command that stays behind where processes outlive the program.
-fn keeper() -> Vec<OsString> {
-    ["/proc/self/exe", "pager", "keep"].map(OsString::from).into()
+/// The command of a process that is started beside this one.
+pub fn own_command(name: &str) -> Vec<OsString> {
+    ["/proc/self/exe", "pager", name].map(OsString::from).into()
 }
 
 #[cfg(test)]

@@ -57,6 +57,14 @@ pub enum MachineError {
         /// Advice; empty or a part of the sentence.
         advice: String,
     },
+    /// The counts of a group cannot be read.
+    #[error("cannot read {}: {source}", file.display())]
+    Counts {
+        /// The file.
+        file: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// Control groups refused.
     #[error(transparent)]
     Group(#[from] GroupError),

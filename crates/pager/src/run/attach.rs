@@ -1,10 +1,9 @@
 //! Attaching to a program that runs: its group is limited, or its size is held by steering; until it ends or the user detaches.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tiermem_place::capture::Stop;
-use tiermem_policy::{evict, prefetch};
 use tiermem_sys::pidfd::PidFd;
 use tiermem_sys::process_advice::ProcessAdvice;
 use tiermem_sys::process_identity::ProcessIdentity;
@@ -14,6 +13,7 @@ use super::error::RunError;
 use super::note::Note;
 use super::process_tree::ProcessTree;
 use super::report::Report;
+use super::steer_options::SteerOptions;
 use super::supervision::{Settings, Supervision};
 use super::target::Target;
 use crate::control::Control;
@@ -32,16 +32,10 @@ pub struct AttachOptions {
     pub subject: Subject,
     /// The limits; without a group, of DRAM alone.
     pub limits: Limits,
-    /// Who leaves; `None`: as the kernel's own reclaim chooses, which takes a group.
-    pub evict: Option<evict::Named>,
-    /// What is fetched ahead.
-    pub prefetch: prefetch::Named,
-    /// Whether sweeps drop what they have passed, where that pays.
-    pub drop_behind: bool,
+    /// What steers it. That the kernel chooses who leaves takes a group.
+    pub steer: SteerOptions,
     /// Whether it is an error that the program cannot be steered.
     pub must_steer: bool,
-    /// Where the events and the acts of steering are written.
-    pub log: Option<PathBuf>,
 }
 
 /// Attaches to a program until its last process ends or `stop` is asked for. `attached` is told the name once the limit holds.
@@ -56,7 +50,7 @@ pub fn attach(
     let attachment = Attachment::make(&options.subject, &options.limits)?;
     match attach_there(options, &attachment, stop, attached) {
         Ok((report, mut notes)) => {
-            let is_logged = options.log.is_some();
+            let is_logged = options.steer.log.is_some();
             notes.extend(report.steered.iter().flat_map(|it| Note::of_steering(it, is_logged)));
             notes.extend(Note::of_left(attachment.end()));
             Ok((report, notes))
@@ -87,11 +81,8 @@ fn attach_there(
     let settings = Settings {
         dram_bytes: options.limits.dram_bytes,
         flash_bytes: options.limits.flash.bytes(),
-        evict: options.evict,
-        prefetch: options.prefetch,
-        drop_behind: options.drop_behind,
+        steer: options.steer.clone(),
         is_steered,
-        log: options.log.clone(),
         swap: attachment.swap().map(Path::to_owned),
     };
     let group = target.group().cloned();
@@ -138,7 +129,7 @@ fn steered(options: &AttachOptions) -> Result<(bool, Vec<Note>), RunError> {
         can_steer()?;
         return Ok((true, Vec::new()));
     }
-    if options.evict.is_none() && options.prefetch == prefetch::Named::None && !options.drop_behind {
+    if options.steer.is_idle() {
         return Ok((false, Vec::new()));
     }
     match can_steer() {

@@ -1,9 +1,12 @@
 //! Steering that begins when there is something to steer, and that can be changed while it goes on.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::peaks::Peaks;
+use super::steer_options::SteerOptions;
 use super::target::Target;
+use crate::machine::FreshCounts;
 use crate::steer::{CoreOptions, Steered, Steering};
 
 /// Steering of a program, begun or not.
@@ -11,6 +14,9 @@ use crate::steer::{CoreOptions, Steered, Steering};
 pub struct Late {
     options: CoreOptions,
     log: Option<PathBuf>,
+    fresh_counts_command: Vec<OsString>,
+    /// Runs from before the first page is dropped.
+    fresh_counts: Option<FreshCounts>,
     /// It begins at the first look, and not only when something is in swap.
     begins_at_once: bool,
     steering: Option<Steering>,
@@ -20,14 +26,24 @@ pub struct Late {
 
 impl Late {
     /// Not begun yet.
-    pub fn new(options: CoreOptions, log: Option<PathBuf>, begins_at_once: bool) -> Self {
-        Late { options, log, begins_at_once, steering: None, processes: Vec::new(), gave_up: None }
+    pub fn new(options: CoreOptions, asked: &SteerOptions, begins_at_once: bool) -> Self {
+        Late {
+            options,
+            log: asked.log.clone(),
+            fresh_counts_command: asked.fresh_counts.clone(),
+            fresh_counts: None,
+            begins_at_once,
+            steering: None,
+            processes: Vec::new(),
+            gave_up: None,
+        }
     }
 
     /// Tells it what a look has found.
     pub fn look(&mut self, target: &Target, peaks: &Peaks) {
         if let Some(steering) = &self.steering {
-            return steering.charged(peaks.charged_now());
+            steering.charged(peaks.charged_now());
+            return self.guard(target);
         }
         if self.gave_up.is_some() || !(self.begins_at_once || peaks.flash_bytes > 0) {
             return;
@@ -36,6 +52,20 @@ impl Late {
         match Steering::start(&self.processes, &self.options, self.log.as_deref()) {
             Ok(steering) => self.steering = Some(steering),
             Err(error) => self.gave_up = Some(error.to_string()),
+        }
+    }
+
+    /// Keeps the group's counts fresh from when pages begin to be tried, which is long before they are dropped.
+    fn guard(&mut self, target: &Target) {
+        let (Some(steering), Some(group)) = (&self.steering, target.group()) else { return };
+        let is_needed = self.options.drop_behind && steering.now().counts.probed > 0;
+        if !is_needed || self.fresh_counts.as_mut().is_some_and(|it| !it.has_ended()) {
+            return;
+        }
+        match FreshCounts::start(&self.fresh_counts_command, group) {
+            Ok(fresh_counts) => self.fresh_counts = Some(fresh_counts),
+            // Where nobody can look after them, nothing is dropped.
+            Err(_) => self.change(CoreOptions { drop_behind: false, ..self.options }),
         }
     }
 
@@ -70,8 +100,12 @@ impl Late {
     }
 
     /// Ends it, and tells what it has done.
-    pub fn end(self) -> Steered {
-        let Late { steering, gave_up, .. } = self;
+    pub fn end(self, target: &Target) -> Steered {
+        let Late { steering, gave_up, fresh_counts, .. } = self;
+        // What was paged out by advice comes back as active after this, too.
+        if matches!(target, Target::OwnGroup(_)) && !target.processes().is_empty() {
+            fresh_counts.into_iter().for_each(FreshCounts::leave);
+        }
         steering.map_or_else(|| Steered { gave_up, ..Steered::default() }, Steering::end)
     }
 }

@@ -13,6 +13,7 @@ mod peaks;
 mod process_tree;
 mod program_run;
 mod report;
+mod steer_options;
 mod supervision;
 mod target;
 
@@ -24,3 +25,4 @@ pub use how::{AskedHow, How};
 pub use note::Note;
 pub use program_run::{Options, run};
 pub use report::{MeasuredTimes, Report, Slice, TierUse};
+pub use steer_options::SteerOptions;

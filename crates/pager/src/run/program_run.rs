@@ -1,13 +1,12 @@
 //! One run of a program: its group and swap are made, it is started there, looked at until it ends, and everything is taken away.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use tiermem_place::capture::program::{self, Program};
 use tiermem_place::capture::{CaptureError, Stop};
-use tiermem_policy::{evict, prefetch};
 use tiermem_sys::pidfd::PidFd;
 
 use super::ended::Cause;
@@ -15,6 +14,7 @@ use super::error::RunError;
 use super::how::AskedHow;
 use super::note::Note;
 use super::report::Report;
+use super::steer_options::SteerOptions;
 use super::supervision::{Settings, Supervision};
 use super::target::Target;
 use crate::control::Control;
@@ -33,24 +33,11 @@ pub struct Options {
     pub limits: Limits,
     /// By what it is to be paged.
     pub how: AskedHow,
-    /// Who leaves, where the program is steered; `None`: as the kernel's own reclaim chooses.
-    pub evict: Option<evict::Named>,
-    /// What is fetched ahead.
-    pub prefetch: prefetch::Named,
-    /// Whether sweeps drop what they have passed, where that pays.
-    pub drop_behind: bool,
-    /// Where the events and the acts of steering are written.
-    pub log: Option<PathBuf>,
+    /// What steers it, where it is steered.
+    pub steer: SteerOptions,
     /// A command that, with the name of a run behind it, calls [`crate::machine::keep`]: it stays behind where processes outlive the
     /// program.
     pub keeper: Vec<OsString>,
-}
-
-impl Options {
-    /// Whether there is nothing that steering would do.
-    fn has_nothing_to_steer(&self) -> bool {
-        self.evict.is_none() && self.prefetch == prefetch::Named::None && !self.drop_behind
-    }
 }
 
 /// Runs a program to its end.
@@ -61,7 +48,7 @@ pub fn run(options: &Options, stop: &Stop) -> Result<(Report, Vec<Note>), RunErr
     // Found before anything is made.
     let mut command = program::command(&options.command)?;
     let (is_steered, mut notes) = match options.how {
-        _ if options.has_nothing_to_steer() => (false, Vec::new()),
+        _ if options.steer.is_idle() => (false, Vec::new()),
         AskedHow::Swap => (false, Vec::new()),
         AskedHow::Kernel => (can_steer().map(|()| true)?, Vec::new()),
         AskedHow::Auto => match can_steer() {
@@ -72,7 +59,7 @@ pub fn run(options: &Options, stop: &Stop) -> Result<(Report, Vec<Note>), RunErr
     let reservation = Reservation::make(&options.limits, &shown(&options.command))?;
     match run_there(options, &reservation, &mut command, is_steered, stop) {
         Ok(report) => {
-            let is_logged = options.log.is_some();
+            let is_logged = options.steer.log.is_some();
             notes.extend(report.steered.iter().flat_map(|it| Note::of_steering(it, is_logged)));
             notes.extend(leave(reservation, &options.keeper));
             Ok((report, notes))
@@ -100,11 +87,8 @@ fn run_there(
     let settings = Settings {
         dram_bytes: options.limits.dram_bytes,
         flash_bytes: options.limits.flash.bytes(),
-        evict: options.evict,
-        prefetch: options.prefetch,
-        drop_behind: options.drop_behind,
+        steer: options.steer.clone(),
         is_steered,
-        log: options.log.clone(),
         swap: reservation.swap().map(Path::to_owned),
     };
     // Before there is anything, so that all counts are from the program's start on.

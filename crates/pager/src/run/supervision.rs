@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use tiermem_policy::{evict, prefetch};
+use tiermem_policy::evict;
 use tiermem_sys::child::Usage;
 use tiermem_sys::cpu_time;
 use tiermem_sys::swap::{self, SwapTraffic};
@@ -14,6 +14,7 @@ use super::how::How;
 use super::late::Late;
 use super::peaks::{Look, Peaks};
 use super::report::Report;
+use super::steer_options::SteerOptions;
 use super::target::Target;
 use crate::control::{Change, Control, Status};
 use crate::steer::CoreOptions;
@@ -34,16 +35,10 @@ pub struct Settings {
     pub dram_bytes: u64,
     /// The limit of flash; `None`: all of the machine's swap.
     pub flash_bytes: Option<u64>,
-    /// Who leaves; `None`: the kernel chooses.
-    pub evict: Option<evict::Named>,
-    /// What is fetched ahead.
-    pub prefetch: prefetch::Named,
-    /// Whether sweeps drop what they have passed, where that pays.
-    pub drop_behind: bool,
+    /// What steers it.
+    pub steer: SteerOptions,
     /// Whether it is steered.
     pub is_steered: bool,
-    /// Where the events and the acts of steering are written.
-    pub log: Option<PathBuf>,
     /// The swap that was turned on for it.
     pub swap: Option<PathBuf>,
 }
@@ -52,9 +47,9 @@ impl Settings {
     fn core(&self) -> CoreOptions {
         let pages = |bytes: u64| u32::try_from(bytes / PAGE_BYTES).unwrap_or(u32::MAX);
         CoreOptions {
-            evict: self.evict,
-            prefetch: self.prefetch,
-            drop_behind: self.drop_behind,
+            evict: self.steer.evict,
+            prefetch: self.steer.prefetch,
+            drop_behind: self.steer.drop_behind,
             dram_pages: pages(self.dram_bytes),
             swap_pages: self.flash_bytes.map_or(u32::MAX, pages),
         }
@@ -156,10 +151,10 @@ impl Supervision {
     fn take_changes(&mut self) {
         let changes: Vec<Change> = self.control.iter_mut().flat_map(Control::changes).collect();
         for change in changes {
-            let Settings { dram_bytes, evict, prefetch, .. } = &mut self.settings;
+            let Settings { dram_bytes, steer, .. } = &mut self.settings;
             *dram_bytes = change.dram_bytes.unwrap_or(*dram_bytes);
-            *evict = change.evict.unwrap_or(*evict);
-            *prefetch = change.prefetch.unwrap_or(*prefetch);
+            steer.evict = change.evict.unwrap_or(steer.evict);
+            steer.prefetch = change.prefetch.unwrap_or(steer.prefetch);
             match &mut self.steering {
                 Some(steering) => steering.change(self.settings.core()),
                 None if change.asks_for_steering() => {
@@ -186,8 +181,8 @@ impl Supervision {
             prefetched_pages: counts.map(|counts| counts.prefetched),
             prefetch_used_pages: counts.map(|counts| counts.prefetch_used),
             paged_out_pages: counts.map(|counts| counts.paged_out),
-            evict: self.settings.evict.map_or("kernel", evict::Named::name).to_owned(),
-            prefetch: self.settings.prefetch.to_string(),
+            evict: self.settings.steer.evict.map_or("kernel", evict::Named::name).to_owned(),
+            prefetch: self.settings.steer.prefetch.to_string(),
             is_steered: self.steering.is_some(),
         }
     }
@@ -200,7 +195,7 @@ impl Supervision {
                 Target::Group(_) => self.peaks.add(look),
             }
         }
-        let steered = self.steering.map(Late::end);
+        let steered = self.steering.map(|steering| steering.end(&self.target));
         let Supervision { target, settings, mut peaks, .. } = self;
         if let Target::OwnGroup(group) = &target {
             // The kernel's own peaks miss nothing between two looks.
@@ -271,7 +266,7 @@ impl Supervision {
 
 /// Where no group has a limit, what is above the size leaves by steering alone, from the beginning.
 fn late(settings: &Settings, target: &Target) -> Late {
-    Late::new(settings.core(), settings.log.clone(), matches!(target, Target::Processes(_)))
+    Late::new(settings.core(), &settings.steer, matches!(target, Target::Processes(_)))
 }
 
 fn own_time() -> Duration {
