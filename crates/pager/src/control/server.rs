@@ -225,7 +225,11 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let is_over = AtomicBool::new(false);
         let mut status = Status { dram_bytes: 7, ..Status::default() };
+        // As a run does, before a client is let in.
+        control.publish(status.clone());
         thread::scope(|scope| {
+            // Also where the test fails, or the failure would never be told.
+            let _over = Over(&is_over);
             scope.spawn(|| {
                 while !is_over.load(Relaxed) {
                     for change in control.changes() {
@@ -237,9 +241,17 @@ mod tests {
                 drop(control);
             });
             test(&path);
-            is_over.store(true, Relaxed);
         });
         assert!(!path.exists());
+    }
+
+    /// Ends the owner.
+    struct Over<'a>(&'a AtomicBool);
+
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
     }
 
     fn refused(path: &Path, line: &str) -> String {

@@ -1,9 +1,13 @@
 //! How a program has ended, and whether its limits ended it.
 
 use std::fmt;
+use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use tiermem_base::Bytes;
+
+/// A page is not there that was: its file is shorter, or swap cannot be read.
+const SIGBUS: i32 = 7;
 
 /// The end of a program under limits, or of an attachment to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +53,14 @@ pub struct Full {
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cause {
-            Cause::Program(status) => write!(f, "{status}")?,
+            Cause::Program(status) => {
+                write!(f, "{status}")?;
+                if status.signal() == Some(SIGBUS) {
+                    f.write_str(
+                        "; a page may not have been readable from swap: `dmesg` has its read errors",
+                    )?;
+                }
+            }
             Cause::LastProcess => f.write_str("its last process has ended")?,
             Cause::Detached => f.write_str("detached")?,
         }
@@ -73,7 +84,7 @@ impl fmt::Display for Full {
         match flash_bytes.is_some_and(|bytes| flash_peak_bytes < bytes / 2) {
             true => write!(
                 f,
-                ", of which {} were used: pages that cannot be paged out need DRAM",
+                ", of which {} were used: pages that cannot be paged out need DRAM, or somebody has turned its swap off",
                 Bytes(flash_peak_bytes)
             ),
             false => write!(f, "; give it more of one"),

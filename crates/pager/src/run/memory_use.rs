@@ -71,24 +71,35 @@ struct Parts {
     mapped: u64,
     /// In DRAM and in swap at once.
     cached: u64,
+    /// Of these what no process has mapped: fetched ahead and not used yet, or on its way out.
+    unmapped: u64,
     /// Whether the swap that is charged to the group has what is in DRAM as well (version 2).
     cached_counts: bool,
 }
 
 impl Parts {
     fn of(version: Version, stat: &BTreeMap<String, u64>) -> Self {
-        let [anonymous, shared, mapped, cached] = match version {
+        let names = match version {
             Version::One => ["total_rss", "total_shmem", "total_mapped_file", "total_swapcached"],
             Version::Two => ["anon", "shmem", "file_mapped", "swapcached"],
-        }
-        .map(|name| stat.get(name).copied().unwrap_or(0));
-        Parts { anonymous, shared, mapped, cached, cached_counts: version == Version::Two }
+        };
+        let lists = match version {
+            Version::One => ["total_inactive_anon", "total_active_anon", "total_unevictable"],
+            Version::Two => ["inactive_anon", "active_anon", "unevictable"],
+        };
+        let get = |name: &str| stat.get(name).copied().unwrap_or(0);
+        let [anonymous, shared, mapped, cached] = names.map(get);
+        let [inactive, active, locked] = lists.map(get);
+        // The lists have all that is neither of a file nor locked; what is mapped of it is counted by itself.
+        let listed_mapped = (anonymous + shared).saturating_sub(locked);
+        let unmapped = (inactive + active).saturating_sub(listed_mapped).min(cached);
+        Parts { anonymous, shared, mapped, cached, unmapped, cached_counts: version == Version::Two }
     }
 
     /// Shared memory that is mapped counts among what is mapped as well, and what is in DRAM and in swap counts in both: once each.
     fn required(self, swap_bytes: u64, mapped_shared: u64) -> u64 {
         let twice = mapped_shared.min(self.shared).min(self.mapped);
-        let in_dram = self.anonymous + self.shared + self.mapped - twice;
+        let in_dram = self.anonymous + self.shared + self.unmapped + self.mapped - twice;
         in_dram + if self.cached_counts { swap_bytes.saturating_sub(self.cached) } else { swap_bytes }
     }
 
@@ -123,6 +134,9 @@ mod tests {
             ("total_shmem", 50),
             ("total_mapped_file", 70),
             ("total_swapcached", 5),
+            ("total_inactive_anon", 60),
+            ("total_active_anon", 73),
+            ("total_unevictable", 20),
             ("total_pgfault", 9),
             ("total_pgmajfault", 2),
         ]);
@@ -131,6 +145,9 @@ mod tests {
             ("shmem", 50),
             ("file_mapped", 70),
             ("swapcached", 5),
+            ("inactive_anon", 60),
+            ("active_anon", 73),
+            ("unevictable", 20),
             ("pgfault", 9),
             ("pgmajfault", 2),
             ("pswpin", 3),
@@ -140,11 +157,11 @@ mod tests {
         let counts = MemoryUse::counts_of(Version::One, &first);
         assert_eq!((counts.faults, counts.major_faults, counts.swapped_in), (9, 2, None));
         assert_eq!(MemoryUse::counts_of(Version::Two, &second).swapped_in, Some(3));
-        // 40 of the shared memory are mapped; 25 are in swap alone, and 5 in DRAM as well.
-        assert_eq!(parts.required(25, 40), 100 + 50 + 30 + 25);
-        assert_eq!(others.required(30, 40), 100 + 50 + 30 + 25);
+        // 40 of the shared memory are mapped; 25 are in swap alone, and 5 in DRAM as well, of which 3 are mapped by nobody.
+        assert_eq!(parts.required(25, 40), 100 + 50 + 3 + 30 + 25);
+        assert_eq!(others.required(30, 40), 100 + 50 + 3 + 30 + 25);
         assert_eq!((parts.swap_places(25), others.swap_places(30)), (30, 30));
         // Processes that map the same together map no more than there is.
-        assert_eq!(parts.required(0, 400), 100 + 70);
+        assert_eq!(parts.required(0, 400), 100 + 3 + 70);
     }
 }
