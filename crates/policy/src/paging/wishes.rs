@@ -51,6 +51,7 @@ impl<E: Evict> Paging<E> {
                 Wish::Sent(ticket) => {
                     self.counts.prefetched += 1;
                     self.room.has_come();
+                    self.refaults.has_come();
                     self.ahead.prefetcher.issued(page);
                     if one_by_one {
                         self.ahead.waits_for = Some(ticket);
