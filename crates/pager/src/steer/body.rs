@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tiermem_policy::frames::ConfigError;
-use tiermem_policy::paging::{Act, Counts, Event, Watermarks};
+use tiermem_policy::paging::{Act, Counts, Event, MoreDram, Watermarks};
 use tiermem_sys::cpu_time;
 use tiermem_sys::perf::{Fault, FaultWatch, FaultWatchError};
 use tiermem_sys::pidfd::PidFd;
@@ -74,6 +74,8 @@ pub struct Steered {
     pub has_begun: bool,
     /// What the core has counted.
     pub counts: Counts,
+    /// What more DRAM would have saved.
+    pub more_dram: MoreDram,
     /// Faults of which nothing is known but that there were some.
     pub events_lost: u64,
     /// Why the log is not whole.
@@ -214,6 +216,7 @@ impl Body {
         }
         self.drain();
         self.steered.counts = self.core.counts();
+        self.steered.more_dram = self.core.more_dram();
         if let Err(error) = self.core.end() {
             self.steered.log_failed = Some(error.to_string());
         }
