@@ -152,7 +152,8 @@ impl<E: Evict> Paging<E> {
     /// A page is used that may have left before.
     fn is_back(&mut self, frame: Frame, found: Demand, major: bool) {
         match found {
-            Demand::Miss if major => self.refaults.is_back(frame, Return::Fault),
+            // A fetch may be so late that the kernel has read the page for the fault.
+            Demand::Miss | Demand::LatePrefetch if major => self.refaults.is_back(frame, Return::Fault),
             Demand::Miss => self.refaults.is_back(frame, Return::Free),
             Demand::PrefetchHit | Demand::LatePrefetch => self.refaults.is_back(frame, Return::Fetched),
             Demand::Hit | Demand::UnderMiss => {}
