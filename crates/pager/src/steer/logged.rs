@@ -13,7 +13,7 @@ use tiermem_base::Rng;
 use tiermem_policy::evict::any_policy::Order;
 use tiermem_policy::frames::{ConfigError, domains};
 use tiermem_policy::paging::{
-    Act, Config, Counts, Event, MoreDram, Outcome, PageState, Paging, Reclaim, Ticket,
+    Act, Config, Counts, Event, MoreDram, Outcome, PageState, Paging, Reclaim, Saved, Ticket,
 };
 use tiermem_policy::{evict, prefetch};
 
@@ -124,6 +124,12 @@ impl Logged {
         let mut counts = self.past;
         counts += self.core.counts();
         counts
+    }
+
+    /// What so many more pages of DRAM would have saved, of all cores.
+    pub fn saved_by(&self, pages: u64) -> Saved {
+        let (past, now) = (self.past_more_dram.saved_by(pages), self.core.more_dram().saved_by(pages));
+        Saved { faults: past.faults + now.faults, fetches: past.fetches + now.fetches }
     }
 
     /// As [`Paging::more_dram`], of all cores.
