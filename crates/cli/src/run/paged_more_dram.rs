@@ -29,15 +29,14 @@ pub fn sentence(report: &Report) -> Option<(String, String)> {
     let now = report.with_more(0).filter(|now| now.faults > 0 || now.fetched_pages > 0)?;
     let more_bytes = report.next_bytes();
     let more = report.with_more(more_bytes)?;
-    let saved = now.faults - more.faults;
-    let percent = 100.0 * saved as f64 / now.faults.max(1) as f64;
-    let mut remark = match saved {
-        0 => "would save none of these page faults".to_owned(),
-        _ => format!("would save about {percent:.0}% of these page faults"),
+    let percent = 100.0 * (now.faults - more.faults) as f64 / now.faults.max(1) as f64;
+    let mut remark = if percent < 1.0 {
+        "would save less than 1% of these page faults".to_owned()
+    } else {
+        let wait = now.wait.zip(more.wait).map(|(before, after)| Nanos((before - after).as_nanos() as u64));
+        let wait = wait.map_or_else(String::new, |wait| format!(", about {wait} of waiting"));
+        format!("would save about {percent:.0}% of these page faults{wait}")
     };
-    if let Some((before, after)) = now.wait.zip(more.wait).filter(|_| saved > 0) {
-        remark += &format!(", about {} of waiting", Nanos((before - after).as_nanos() as u64));
-    }
     if now.fetched_pages > more.fetched_pages {
         let fetched = now.fetched_pages - more.fetched_pages;
         remark += &format!(", and {fetched} of {} pages fetched ahead", now.fetched_pages);
@@ -62,7 +61,7 @@ pub fn chart(report: &Report) -> Option<PagedDram> {
     sizes.truncate(seen);
     Some(PagedDram {
         dram_bytes: report.dram_bytes,
-        finding: format!("{more} {remark}."),
+        finding: format!("{} more DRAM {remark}.", more.trim_start_matches('+')),
         sizes: sizes.iter().map(|size| (size.dram_bytes, size.faults, size.fetched_pages)).collect(),
     })
 }

@@ -94,7 +94,7 @@ impl<E: Evict> Paging<E> {
             self.evicted_by_kernel(frame, page, along.now);
         }
         if major && before.tier.is_some_and(|tier| tier < self.swap_tier) {
-            self.refaults.is_back_unseen(frame);
+            self.refaults.had_left(frame);
         }
         let before = self.frames.view(frame);
         let found = match self.frames.demand_of(frame) {
@@ -118,8 +118,7 @@ impl<E: Evict> Paging<E> {
         let room = self.frames.faulted_in(frame, write, along.now, along.rng, &mut self.frame_acts);
         if found == Demand::Miss && !before.is_moving {
             self.ahead.prefetcher.filled(page, Why::Demand);
-            self.room.has_come();
-            self.refaults.has_come();
+            self.has_come();
         }
         self.wish(room, along);
         if found.is_first() {
@@ -147,6 +146,12 @@ impl<E: Evict> Paging<E> {
         let is_late = found == Demand::LatePrefetch;
         self.counts.prefetch_late += u64::from(is_late);
         self.counts.prefetch_used += u64::from(is_late || found == Demand::PrefetchHit);
+    }
+
+    /// A page has come to DRAM, or will.
+    pub(super) fn has_come(&mut self) {
+        self.room.has_come();
+        self.refaults.has_come(self.frames.space().used(0).saturating_sub(self.room.dram_pages));
     }
 
     /// A page is used that may have left before.

@@ -8,7 +8,7 @@
 //! Where there are more places than are held, a sample of the frames stands for all, with twice the weight whenever half of them go
 //! (Waldspurger et al., "Efficient MRC construction with SHARDS", 2015). A place takes about 40 bytes.
 
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use tiermem_base::hash::{Sample, sample_hash};
 use tiermem_base::recency::Recency;
@@ -19,8 +19,8 @@ use crate::frames::Frame;
 /// What is known of a place.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// The frame that took it, which may have left it.
-    frame: Frame,
+    /// The frame that took it, which may have left it; `None`: nobody has told which.
+    frame: Option<Frame>,
     /// How many places were taken before.
     taken: u64,
 }
@@ -31,6 +31,8 @@ pub(super) struct Departures {
     /// The order: the objects are places.
     order: Recency,
     places: Vec<Place>,
+    /// Places of frames of which nothing was heard yet, the first that left in front.
+    unheard: VecDeque<u32>,
     /// Empty places, by when they were taken.
     empty: BinaryHeap<(u64, u32)>,
     /// Numbers of places that are not in the order.
@@ -51,6 +53,7 @@ impl Departures {
         Departures {
             order: Recency::of_objects(),
             places: Vec::new(),
+            unheard: VecDeque::new(),
             empty: BinaryHeap::new(),
             free: Vec::new(),
             place_of: Column::default(),
@@ -78,30 +81,58 @@ impl Departures {
         self.place_of.get(frame.id()) > 0
     }
 
-    /// A frame leaves DRAM.
+    /// A frame leaves DRAM, or is heard to have left: then it is taken for the first that did.
     pub fn leave(&mut self, frame: Frame) {
         // One that was not heard of meanwhile leaves from where it is.
         self.come_back(frame);
         if self.weight_of(frame).is_none() {
             return;
         }
+        let number = self.unheard.pop_front().unwrap_or_else(|| self.take_place());
+        if let Some(place) = self.places.get_mut(number as usize) {
+            place.frame = Some(frame);
+        }
+        *self.place_of.at(frame.id()) = number + 1;
+        self.held += 1;
+        if self.held + (self.unheard.len() + self.empty.len()) as u32 > self.places_max {
+            self.halve();
+        }
+    }
+
+    /// So many frames have left of which nothing was heard yet.
+    pub fn expect(&mut self, frames: u64) {
+        let wanted = (frames >> self.sample_log2).min(u64::from(self.places_max / 2)) as usize;
+        while self.unheard.len() < wanted {
+            let number = self.take_place();
+            self.unheard.push_back(number);
+        }
+        while self.unheard.len() > wanted {
+            // The first of them have not left after all.
+            let number = self.unheard.pop_front();
+            number.into_iter().for_each(|number| self.vacate(number));
+        }
+    }
+
+    /// A place on top. The uppermost empty one goes away for it.
+    fn take_place(&mut self) -> u32 {
+        let place = Place { frame: None, taken: self.taken };
+        self.taken += 1;
         let number = match self.empty.pop() {
             Some((_, number)) => number,
             None => self.free.pop().unwrap_or(self.places.len() as u32),
         };
-        let place = Place { frame, taken: self.taken };
         match self.places.get_mut(number as usize) {
             Some(known) => *known = place,
             None => self.places.push(place),
         }
-        // An empty place goes from where it was to the top.
+        // One that was empty goes from where it was to the top.
         self.order.access(number, 1);
-        *self.place_of.at(frame.id()) = number + 1;
-        self.held += 1;
-        self.taken += 1;
-        if self.held + self.empty.len() as u32 > self.places_max {
-            self.halve();
-        }
+        number
+    }
+
+    fn vacate(&mut self, number: u32) {
+        let taken = self.places.get(number as usize).map(|place| place.taken);
+        self.empty.extend(taken.map(|taken| (taken, number)));
     }
 
     /// A frame that left is back, or given up. Returns its distance, and for how many frames it stands.
@@ -109,8 +140,8 @@ impl Departures {
         let number = std::mem::take(self.place_of.at(frame.id())).checked_sub(1)?;
         let distance = self.order.distance(number)?;
         self.held -= 1;
-        self.empty.push((self.places.get(number as usize)?.taken, number));
-        if self.held == 0 {
+        self.vacate(number);
+        if self.held == 0 && self.unheard.is_empty() {
             // An empty place with no frame below it is nothing.
             let place_of = std::mem::take(&mut self.place_of);
             *self =
@@ -123,19 +154,21 @@ impl Departures {
     #[cold]
     fn halve(&mut self) {
         self.sample_log2 += 1;
+        // Who has not been heard of is expected anew.
+        self.unheard.clear();
         let mut is_empty = vec![false; self.places.len()];
         self.empty.iter().for_each(|(_, number)| is_empty[*number as usize] = true);
         let mut is_free = vec![false; self.places.len()];
         self.free.iter().for_each(|number| is_free[*number as usize] = true);
         for number in 0..self.places.len() {
             let frame = self.places[number].frame;
-            if is_free[number] || self.weight_of(frame).is_some() {
+            if is_free[number] || frame.is_some_and(|frame| self.weight_of(frame).is_some()) {
                 continue;
             }
             self.order.remove(number as u32);
             self.free.push(number as u32);
             is_free[number] = true;
-            if !is_empty[number] {
+            if let Some(frame) = frame.filter(|_| !is_empty[number]) {
                 *self.place_of.at(frame.id()) = 0;
                 self.held -= 1;
             }
@@ -146,6 +179,7 @@ impl Departures {
     /// Bytes held.
     pub fn metadata_bytes(&self) -> u64 {
         let lists = self.places.capacity() * size_of::<Place>()
+            + self.unheard.capacity() * size_of::<u32>()
             + self.empty.capacity() * size_of::<(u64, u32)>()
             + self.free.capacity() * size_of::<u32>();
         self.order.metadata_bytes() + self.place_of.bytes() + lists as u64

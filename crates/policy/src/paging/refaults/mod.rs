@@ -12,8 +12,9 @@
 //!
 //! **First touches are nobody's refaults**, and neither are pages that lay below from the beginning.
 //!
-//! **What a page scan tells is told late.** A page that the kernel took since the last scan is taken for the first that left since then, so
-//! that its distance is not too short. Those of pages that left before are short by at most what has come since the scan.
+//! **What a page scan tells is told late.** Meanwhile as many pages are expected to have left as DRAM holds too many by what was told, and no
+//! more than have come since the scan: pages of which several processes have a mapping are counted more than once. Their places in the order
+//! are taken at once. Who turns out to have left, by the next scan or by a fault, gets the first of them.
 
 mod departures;
 
@@ -61,12 +62,13 @@ impl Refaults {
         self.departures.grow_to(frames);
     }
 
-    /// A page has come to DRAM.
-    pub fn has_come(&mut self) {
+    /// A page has come to DRAM, which holds so many pages too many by what was told.
+    pub fn has_come(&mut self, too_many: u32) {
         self.come += 1;
+        self.departures.expect(self.come.min(too_many.into()));
     }
 
-    /// A page has left DRAM.
+    /// A page has left DRAM, now or since the last scan.
     pub fn has_left(&mut self, frame: Frame) {
         self.departures.leave(frame);
     }
@@ -76,10 +78,10 @@ impl Refaults {
         self.come = 0;
     }
 
-    /// The program waits for a page of which nobody has told that it had left.
-    pub fn is_back_unseen(&mut self, frame: Frame) {
-        if let Some(weight) = self.departures.weight_of(frame).filter(|_| !self.departures.holds(frame)) {
-            self.saved.faults.add(self.come + 1, weight);
+    /// The program waits for a page of which nobody has told that it had left. One that was fetched ahead and not used was never back.
+    pub fn had_left(&mut self, frame: Frame) {
+        if !self.departures.holds(frame) {
+            self.departures.leave(frame);
         }
     }
 
@@ -219,18 +221,24 @@ mod tests {
     }
 
     #[test]
-    fn what_left_unseen_left_first() {
+    fn who_left_unheard_left_first() {
         let mut refaults = Refaults::default();
         refaults.grow_to(10);
-        refaults.has_come();
-        refaults.was_scanned();
         refaults.has_left(Frame(1));
-        (0..5).for_each(|_| refaults.has_come());
-        // It may have left before each of the five came.
-        refaults.is_back_unseen(Frame(2));
-        assert_eq!(refaults.more_dram().pages_to_save(1), Some(6));
+        // DRAM is full: each that comes sends one away. Of the first nobody knows whether DRAM was full.
+        (0..5).for_each(|come| refaults.has_come(come));
+        refaults.had_left(Frame(2));
+        refaults.is_back(Frame(2), Return::Fault);
+        assert_eq!(refaults.more_dram().pages_to_save(1), Some(4));
+        // The place that is empty now is not the one that the next takes.
         refaults.is_back(Frame(1), Return::Fetched);
-        refaults.is_back(Frame(1), Return::Fault);
-        assert_eq!(refaults.more_dram().saved_by(100), Saved { faults: 1, fetches: 1 });
+        assert_eq!(refaults.more_dram().saved_by(4), Saved { faults: 1, fetches: 0 });
+        assert_eq!(refaults.more_dram().saved_by(5), Saved { faults: 1, fetches: 1 });
+        // A scan has told of none: they have not left after all.
+        refaults.was_scanned();
+        refaults.has_come(3);
+        refaults.has_left(Frame(3));
+        refaults.is_back(Frame(3), Return::Fault);
+        assert_eq!(refaults.more_dram().saved_by(1), Saved { faults: 1, fetches: 0 });
     }
 }
