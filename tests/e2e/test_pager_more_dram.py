@@ -11,7 +11,7 @@ from test_pager import MIB, assert_nothing_is_left, machine, skip_where_nothing_
 
 
 def test_a_sweep_gains_nothing_from_more_dram_until_it_fits() -> None:
-    told = swept("--how", "kernel", passes=5)
+    told = swept("--how", "kernel", "--drop-behind", "off", passes=5)
     rows = told["more_dram"]
     sizes = [row["dram_bytes"] / told["dram_bytes"] for row in rows]
     # A gibibyte is more than four times as much.
