@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pathlib
 
+import pytest
+
 from programs import workload
 from store import tiermem
 from test_pager import MIB, assert_nothing_is_left, machine, skip_where_nothing_is_steered, swept  # noqa: F401  (a fixture)
@@ -24,7 +26,7 @@ def test_a_sweep_gains_nothing_from_more_dram_until_it_fits() -> None:
     # 96 MiB, and what the program has besides.
     assert 80 * MIB < told["tenth_dram_bytes"] <= told["required_bytes"] < 100 * MIB
     for row in rows:
-        assert row["wait_s"] is None or row["wait_s"] == round(row["faults"] * told["fault_p50_us"] / 1e6, 4)
+        assert row["wait_s"] is None or row["wait_s"] == pytest.approx(row["faults"] * told["fault_p50_us"] / 1e6, rel=0.01, abs=0.001)
     assert_nothing_is_left()
 
 
@@ -40,8 +42,8 @@ def touched(dram_mib: int, *arguments: str) -> dict:
 def test_random_touches_gain_about_what_is_said() -> None:
     less, more = touched(24, "--how", "kernel"), touched(30, "--how", "kernel")
     said = next(row["faults"] for row in less["more_dram"] if row["dram_bytes"] == 30 * MIB)
-    # The kernel reads along what lies beside a page on flash, and two runs are never alike.
-    assert 0.7 * more["major_faults"] < said < 1.3 * more["major_faults"] < less["major_faults"]
+    # The kernel reads along what lies beside a page on flash, which gains more the more of it fits; and two runs are never alike.
+    assert 0.8 * more["major_faults"] < said < 1.4 * more["major_faults"] and said < 0.95 * less["major_faults"]
 
 
 def test_without_steering_nothing_is_known() -> None:
