@@ -68,6 +68,18 @@ def accesses() -> list[tuple[int, int, bool]]:
     ]
 
 
+def test_more_dram_saves_what_a_simulation_of_it_saves(accesses: list[tuple[int, int, bool]], tmp_path: pathlib.Path) -> None:
+    trace = block_trace(tmp_path / "msr.csv", accesses)
+    more = ["--more-dram", "50%", "--more-dram", str(100 * 4096 + 1)]
+    rows = simulate(trace, "--dram", str(100 * 4096), "--evict", "lru", "--evict", "kernel", *more)
+    fields = ["evict", "prefetch", "dram_bytes", "faults", "prefetch_used"]
+    assert [list(row) for row in rows] == [fields] * 6
+    assert [row["evict"] for row in rows] == ["lru"] * 3 + ["kernel"] * 3
+    assert [(row["dram_bytes"], row["faults"]) for row in rows] == [(n * 4096, lru(accesses, n)["faults"]) for n in (100, 150, 200)] * 2
+    (first, ahead) = simulate(trace, "--dram", str(100 * 4096), "--prefetch", "next-n", "--more-dram", "400%")
+    assert first["prefetch_used"] > 0 and (ahead["faults"], ahead["prefetch_used"]) == (0, 0)
+
+
 def test_lru_faults_as_a_list_does_and_belady_less(accesses: list[tuple[int, int, bool]], tmp_path: pathlib.Path) -> None:
     trace = block_trace(tmp_path / "msr.csv", accesses)
     for frames in (1, 20, 200):

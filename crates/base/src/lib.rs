@@ -10,6 +10,7 @@ pub mod heat;
 pub mod intern;
 pub mod key_to_shard;
 pub mod latency_curve;
+pub mod log_bins;
 pub mod recency;
 pub mod rng;
 pub mod tier;

@@ -80,7 +80,7 @@ impl Recency {
         let found = (before != NEVER).then(|| {
             let moment = before as usize;
             let own = self.charge_at(moment);
-            let distance = self.total - self.sum_before(moment);
+            let distance = self.distance_from(moment);
             self.take(moment, own);
             ReuseDistance { distance, own }
         });
@@ -106,6 +106,12 @@ impl Recency {
         found
     }
 
+    /// The distance at which an access would find object `id`, which leaves the order as it is; `None` if it is new.
+    pub fn distance(&self, id: u32) -> Option<u64> {
+        let moment = *self.last.get(id as usize)?;
+        (moment != NEVER).then(|| self.distance_from(moment as usize))
+    }
+
     /// Forgets an object; its next access is to a new one.
     pub fn remove(&mut self, id: u32) {
         let Some(last) = self.last.get_mut(id as usize) else { return };
@@ -122,6 +128,11 @@ impl Recency {
         let words = self.last.capacity() + self.object.capacity() + sizes;
         let long_words = self.used.capacity() + self.tree.capacity();
         (words * size_of::<u32>() + long_words * size_of::<u64>()) as u64
+    }
+
+    #[inline]
+    fn distance_from(&self, moment: usize) -> u64 {
+        self.total - self.sum_before(moment)
     }
 
     fn take(&mut self, moment: usize, charge: u64) {
@@ -233,6 +244,7 @@ mod tests {
                     distance: list[..=at].iter().map(|entry| entry.1).sum(),
                     own: list[at].1,
                 });
+                prop_assert_eq!(recency.distance(id), expected.map(|found| found.distance));
                 at.map(|at| list.remove(at));
                 if kind == 0 {
                     recency.remove(id);

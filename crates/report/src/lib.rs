@@ -1,7 +1,7 @@
 //! Report on a trace's memory needs: gathered in one pass ([`Gatherer`]), and drawn as
 //! one self-contained page ([`Report::to_html`]) that needs no network and, except for
 //! values under the pointer, no script. [`heatmap`] draws a program's use of its memory, [`paged`] a run
-//! of it in less DRAM than it needs.
+//! of it in less DRAM than it needs, and [`paged_dram`] what more would have saved.
 #![forbid(unsafe_code)]
 
 mod chart;
@@ -11,6 +11,7 @@ mod gather;
 pub mod heatmap;
 mod page;
 pub mod paged;
+pub mod paged_dram;
 mod quantity;
 mod sampling;
 

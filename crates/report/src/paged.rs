@@ -3,6 +3,7 @@
 use crate::chart::{At, Axis, Chart, Colour, Mark};
 use crate::document;
 use crate::escape::escape;
+use crate::paged_dram::PagedDram;
 use crate::quantity::{Quantity, grouped};
 
 /// A run, as far as the page shows it.
@@ -30,6 +31,8 @@ pub struct PagedRun {
     pub prefetched: Option<(u64, u64)>,
     /// The part of the cost of memory that is saved.
     pub tcm_saved: Option<f64>,
+    /// What more DRAM would have saved; `None` if that is not known, or nothing was waited for.
+    pub more_dram: Option<PagedDram>,
     /// How it ended.
     pub ended: String,
     /// Parts of its time.
@@ -63,11 +66,14 @@ impl PagedRun {
         let (headline, lead) = self.answer();
         document::begin(&mut out, &self.command, &source, (&headline, &lead));
         document::figures(&mut out, &self.figures());
+        let more_dram = self.more_dram.as_ref().and_then(PagedDram::chart);
+        document::section(&mut out, "What more DRAM would save", &[more_dram], true);
         document::section(&mut out, "Where the memory was", &[self.by_tier()], true);
         document::section(&mut out, "What it waited for", &[self.faults(), self.traffic()], false);
         out += &format!(
             "<footer><p>Memory needed is the peak of anonymous, shared and mapped memory, in DRAM and on flash. DRAM over time includes \
-             the file cache, up to the limit. Saved is by Wang 2024, equation 4.2, with the flash that was used.</p>\
+             the file cache, up to the limit. Saved is by Wang 2024, equation 4.2, with the flash that was used. What more DRAM \
+             would save is told by the pages that came back: each by how many others had left DRAM after it.</p>\
              <p>Made by tiermem {}.</p></footer>",
             env!("CARGO_PKG_VERSION")
         );
@@ -267,6 +273,11 @@ mod tests {
             fault_us: Some((80.0, 900.0)),
             prefetched: Some((2000, 1900)),
             tcm_saved: Some(0.25),
+            more_dram: Some(PagedDram {
+                dram_bytes: 64 << 20,
+                finding: "+16MiB would save none".to_owned(),
+                sizes: vec![(64 << 20, 3000, 1900), (128 << 20, 0, 0)],
+            }),
             ended: "exit status: 0".to_owned(),
             slices: (1..=60).map(slice).collect(),
             ..PagedRun::default()
@@ -283,6 +294,10 @@ mod tests {
             "Bytes by tier",
             "Page faults over time",
             "Flash traffic over time",
+            "What more DRAM would save",
+            "+16MiB would save none",
+            "this run",
+            "fetched ahead",
             // 50 in half a second.
             "100",
         ] {

@@ -34,7 +34,7 @@ fn one(
     order: Order,
     prefetch: prefetch::Named,
 ) -> Result<Counts, ReplayError> {
-    run(touches, memory, &[Setup { order, prefetch }], 1)[0]
+    run(touches, memory, &[Setup { order, prefetch }], 1).remove(0)
 }
 
 /// What is done to a page, one page at a time.

@@ -37,6 +37,8 @@ Fields:
   evict, prefetch        who leaves, what is fetched ahead
   swap                   what was turned on for it; empty where swap was on already
   command                the program or the group
+  quarter_more_saves     share of the major faults that would not have been with a quarter more DRAM; null without steering, or without
+                         such faults
 
 What the process alone knows that takes care of it is null where that was killed: faults, pages fetched ahead, evict and prefetch.";
 
@@ -57,6 +59,7 @@ const FIELDS: &[&str] = &[
     "prefetch",
     "swap",
     "command",
+    "quarter_more_saves",
 ];
 
 /// What a table that is drawn again and again shows of them: it has to fit into a terminal.
@@ -161,7 +164,14 @@ fn row(run: &LiveRun, status: Option<Status>, before: &mut Before) -> Vec<Cell> 
         text(|it| &it.prefetch),
         Cell::Text(swap.as_ref().map_or_else(String::new, |path| path.display().to_string())),
         Cell::Text(command.clone()),
+        Cell::Number(status.as_ref().and_then(quarter_more_saves).unwrap_or(f64::NAN), 4),
     ]
+}
+
+/// The share of the major faults that a quarter more DRAM would have saved.
+fn quarter_more_saves(status: &Status) -> Option<f64> {
+    let saved = status.quarter_more_saves_faults?;
+    (status.major_faults > 0).then(|| (saved as f64 / status.major_faults as f64).min(1.0))
 }
 
 /// A second, since the look before; `None` at the first.

@@ -3,6 +3,7 @@
 mod comparisons;
 pub mod paged;
 mod paged_compare;
+mod paged_more_dram;
 pub mod paged_report;
 mod placed;
 mod planned;

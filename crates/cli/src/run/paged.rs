@@ -54,6 +54,7 @@ Fields of the report with --dram:
   tcm_saved              share of the cost of memory that is saved, with DRAM at 4.875 and flash at 0.16 dollars a GB; counts the flash
                          that was used
   ended                  how the program ended
+  tenth_dram_bytes       DRAM with which a tenth of the major faults would be left; null if there is no such size, or it is not known
   tiers: a row for each tier
     name, capacity_bytes, peak_bytes, read_bytes, written_bytes
   slices: equal parts of the time, at most 1000
@@ -61,7 +62,12 @@ Fields of the report with --dram:
     charged_bytes, flash_bytes
                          at its end
     minor_faults, major_faults, read_bytes, written_bytes
-                         in it";
+                         in it
+  more_dram: what is left with more DRAM, up to four times as much; the first row is what it had. Empty without steering
+    dram_bytes           limit of DRAM
+    faults               major faults that are left
+    fetched_pages        pages fetched ahead and used that are left
+    wait_s               those faults at the median time of a fault; null if none was measured";
 
 /// The flash of a run, as `[PATH=]SIZE`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use tiermem_pager::run::{MeasuredTimes, Report, Slice, TierUse};
 use tiermem_pager::steer::Steered;
 use tiermem_report::paged::{PagedRun, PagedSlice};
 
+use super::paged_more_dram;
 use crate::destination::Destination;
 use crate::output::{self, Cell, Format, Rows};
 use crate::print_lines;
@@ -43,6 +44,7 @@ const FIELDS: &[&str] = &[
     "written_bytes",
     "tcm_saved",
     "ended",
+    "tenth_dram_bytes",
 ];
 const TIERS: &[&str] = &["name", "capacity_bytes", "peak_bytes", "read_bytes", "written_bytes"];
 const SLICES: &[&str] =
@@ -63,7 +65,11 @@ pub fn write(
     match format_of(format, destination) {
         Format::Table => write_table(&mut out, report),
         format => {
-            let lists = [("tiers", tier_rows(report)), ("slices", slice_rows(&report.slices))];
+            let lists = [
+                ("tiers", tier_rows(report)),
+                ("slices", slice_rows(&report.slices)),
+                ("more_dram", paged_more_dram::rows(report)),
+            ];
             output::write_record(&mut out, format, &record_row(report), &lists)?;
             out.flush()
         }
@@ -97,6 +103,7 @@ fn page(report: &Report, command: &[OsString]) -> PagedRun {
         fault_us: report.fault_times.map(|times| (times.p50_us, times.p99_us)),
         prefetched: report.steered.as_ref().map(|it| (it.counts.prefetched, it.counts.prefetch_used)),
         tcm_saved: report.tcm_saved(),
+        more_dram: paged_more_dram::chart(report),
         ended: report.ended.to_string(),
         slices: report.slices.iter().map(slice).collect(),
     }
@@ -148,6 +155,7 @@ fn record_row(report: &Report) -> Rows {
         Cell::Bytes(report.written_bytes),
         report.tcm_saved().map_or(Cell::UNKNOWN, |share| Cell::Number(share, 4)),
         Cell::Text(report.ended.to_string()),
+        limit(report.tenth_dram_bytes()),
     ];
     Rows { fields: FIELDS, rows: vec![row] }
 }
@@ -216,6 +224,9 @@ fn write_table(mut out: &mut impl Write, report: &Report) -> io::Result<()> {
     });
     let remark = format!("that read from disk{times}; {} answered from memory", report.minor_faults);
     line("faults", report.major_faults.to_string(), remark)?;
+    if let Some((more, remark)) = paged_more_dram::sentence(report) {
+        line("more DRAM", more, remark)?;
+    }
     if let Some(share) = report.tcm_saved() {
         let remark = format!(
             "of the cost of memory, with DRAM at {} and flash at {} dollars a GB",

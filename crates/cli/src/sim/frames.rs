@@ -29,6 +29,7 @@ Examples:
   tiermem sim frames app.rec --overcommit 2 --evict kernel --evict clock --evict belady
   tiermem sim frames trace.parquet --dram 50% --evict klru --prefetch none --prefetch leap
   tiermem sim frames app.rec --tier dram=256MiB --tier numa=256MiB --tier flash=2GiB --evict lru
+  tiermem sim frames trace.parquet --dram 1GiB --evict lru --more-dram 25% --more-dram 1GiB
   tiermem sim frames app.rec --config store.toml                        # over its [[tier]] tables
 
 Counts the page faults of a program whose memory is DRAM and slower tiers. Use it to find out how much DRAM a program needs, and
@@ -84,7 +85,15 @@ Fields:
   prefetch_lateness     those that were used before they had come, over those that were used; 0 without --fetch-delay
   prefetch_pollution    faults for frames that left to make room for one fetched ahead, over faults
   read_bytes            bytes fetched from compressed, flash and remote tiers, for faults and ahead of them
-  written_bytes         bytes sent to such tiers";
+  written_bytes         bytes sent to such tiers
+
+With --more-dram the rows say what more DRAM would save, from one simulation: each frame that comes back after it has left DRAM tells how
+much more would have kept it. For lru and kernel with --references told that is what a simulation with that DRAM counts. For other orders
+it is what a second DRAM behind the first would save, which keeps what has left the first until others have left after it.
+  evict, prefetch, dram_bytes
+                        as above; dram_bytes is the sum, and the first row is without more
+  faults                faults that are left
+  prefetch_used         frames fetched ahead and used that are left";
 
 const FIELDS: &[&str] = &[
     "evict",
@@ -103,6 +112,9 @@ const FIELDS: &[&str] = &[
     "read_bytes",
     "written_bytes",
 ];
+
+/// With `--more-dram`.
+const MORE_FIELDS: &[&str] = &["evict", "prefetch", "dram_bytes", "faults", "prefetch_used"];
 
 /// Frames of these sizes can be simulated.
 const FRAME_BYTES: std::ops::RangeInclusive<u64> = 64..=1 << 30;
@@ -158,6 +170,9 @@ pub struct Options {
     /// Seed of the policies that draw at random.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+    /// Print what so much more DRAM would save, as a size or in percent of DRAM; repeat it for several.
+    #[arg(long, value_name = "SIZE")]
+    more_dram: Vec<Capacity>,
     /// Threads that simulate [default: one per processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -334,23 +349,47 @@ pub fn run(options: &Options) -> Result<(), Failure> {
                 ))
             })?;
             let dram_bytes = u64::from(memory.tiers[0].frames) * options.frame.0;
-            rows.push(row(*setup, required, dram_bytes, &counts));
+            if options.more_dram.is_empty() {
+                rows.push(row(*setup, required, dram_bytes, &counts));
+            } else {
+                rows.extend(more_rows(*setup, dram_bytes, options, &counts));
+            }
         }
     }
-    let rows = Rows { fields: FIELDS, rows };
+    let fields = if options.more_dram.is_empty() { FIELDS } else { MORE_FIELDS };
+    let rows = Rows { fields, rows };
     output::print_rows(options.format, &rows).map_err(|error| Failure::writing("the faults", error))
 }
 
-fn row(setup: Setup, required: Bytes, dram_bytes: u64, counts: &Counts) -> Vec<Cell> {
+fn names(setup: Setup) -> [Cell; 2] {
     let evict = match setup.order {
         Order::Named(named) => named.name(),
         Order::Kernel => "kernel",
         Order::Belady => "belady",
         Order::Fixed => "fixed",
     };
+    [evict, setup.prefetch.name()].map(|name| Cell::Text(name.to_owned()))
+}
+
+/// A row for each size of DRAM, the first without more.
+fn more_rows(setup: Setup, dram_bytes: u64, options: &Options, counts: &Counts) -> Vec<Vec<Cell>> {
+    let more = options.more_dram.iter().map(|more| more.of_working_set(dram_bytes));
+    let row = |more_bytes: u64| {
+        let saved = counts.more_dram.saved_by(more_bytes / options.frame.0);
+        let mut row = names(setup).to_vec();
+        row.push(Cell::Count(dram_bytes + more_bytes / options.frame.0 * options.frame.0));
+        row.push(Cell::Count(counts.faults.saturating_sub(saved.faults)));
+        row.push(Cell::Count(counts.paging.prefetch_used.saturating_sub(saved.fetches)));
+        row
+    };
+    std::iter::once(0).chain(more).map(row).collect()
+}
+
+fn row(setup: Setup, required: Bytes, dram_bytes: u64, counts: &Counts) -> Vec<Cell> {
+    let [evict, prefetch] = names(setup);
     vec![
-        Cell::Text(evict.to_owned()),
-        Cell::Text(setup.prefetch.name().to_owned()),
+        evict,
+        prefetch,
         Cell::Number(required.0 as f64 / dram_bytes as f64, 6),
         Cell::Count(dram_bytes),
         Cell::Count(counts.touches),

@@ -37,6 +37,8 @@ pub struct Status {
     pub prefetch_used_pages: Option<u64>,
     /// Pages that steering has sent to flash.
     pub paged_out_pages: Option<u64>,
+    /// Major faults that a quarter more DRAM would have saved.
+    pub quarter_more_saves_faults: Option<u64>,
     /// Who leaves.
     pub evict: String,
     /// What is fetched ahead.

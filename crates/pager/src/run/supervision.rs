@@ -181,6 +181,7 @@ impl Supervision {
             prefetched_pages: counts.map(|counts| counts.prefetched),
             prefetch_used_pages: counts.map(|counts| counts.prefetch_used),
             paged_out_pages: counts.map(|counts| counts.paged_out),
+            quarter_more_saves_faults: steered.map(|steered| steered.quarter_more.faults),
             evict: self.settings.steer.evict.map_or("kernel", evict::Named::name).to_owned(),
             prefetch: self.settings.steer.prefetch.to_string(),
             is_steered: self.steering.is_some(),

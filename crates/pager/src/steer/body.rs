@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tiermem_policy::frames::ConfigError;
-use tiermem_policy::paging::{Act, Counts, Event, Watermarks};
+use tiermem_policy::paging::{Act, Counts, Event, MoreDram, Saved, Watermarks};
 use tiermem_sys::cpu_time;
 use tiermem_sys::perf::{Fault, FaultWatch, FaultWatchError};
 use tiermem_sys::pidfd::PidFd;
@@ -74,6 +74,10 @@ pub struct Steered {
     pub has_begun: bool,
     /// What the core has counted.
     pub counts: Counts,
+    /// What more DRAM would have saved.
+    pub more_dram: MoreDram,
+    /// What a quarter more would have saved.
+    pub quarter_more: Saved,
     /// Faults of which nothing is known but that there were some.
     pub events_lost: u64,
     /// Why the log is not whole.
@@ -87,9 +91,16 @@ pub struct Steered {
 pub struct Steering {
     stop: Arc<AtomicBool>,
     charged_bytes: Arc<AtomicU64>,
-    counts: Arc<Mutex<Counts>>,
+    told: Arc<Mutex<Told>>,
     orders: Sender<Order>,
     thread: JoinHandle<Steered>,
+}
+
+/// What the thread tells while it steers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    counts: Counts,
+    quarter_more: Saved,
 }
 
 /// What the thread is told while it steers.
@@ -112,7 +123,7 @@ impl Steering {
             core.log_to(path, options).map_err(|source| SteerError::Log { path: path.to_owned(), source })?;
         }
         let (stop, charged_bytes) = (Arc::<AtomicBool>::default(), Arc::new(AtomicU64::new(UNKNOWN_BYTES)));
-        let (counts, (orders, received)) = (Arc::<Mutex<Counts>>::default(), mpsc::channel());
+        let (told, (orders, received)) = (Arc::<Mutex<Told>>::default(), mpsc::channel());
         let mut body = Body {
             watch: FaultWatch::open(pids)?,
             core,
@@ -123,7 +134,7 @@ impl Steering {
             faults: Vec::new(),
             steered: Steered { has_begun: true, ..Steered::default() },
             charged_bytes: charged_bytes.clone(),
-            told_counts: counts.clone(),
+            told: told.clone(),
             orders: received,
         };
         // What is in memory and in swap already is told by a scan of each process.
@@ -131,7 +142,7 @@ impl Steering {
         let stopped = stop.clone();
         let thread =
             std::thread::Builder::new().name("steer".to_owned()).spawn(move || body.run(&stopped))?;
-        Ok(Steering { stop, charged_bytes, counts, orders, thread })
+        Ok(Steering { stop, charged_bytes, told, orders, thread })
     }
 
     /// Tells what the group is charged now: what is not the program's pages, such as its file cache, takes room from them.
@@ -157,8 +168,8 @@ impl Steering {
 
     /// What it has counted so far.
     pub fn now(&self) -> Steered {
-        let counts = *self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        Steered { has_begun: true, counts, ..Steered::default() }
+        let Told { counts, quarter_more } = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        Steered { has_begun: true, counts, quarter_more, ..Steered::default() }
     }
 
     /// Ends it, and tells what it has done.
@@ -181,7 +192,7 @@ struct Body {
     faults: Vec<Fault>,
     steered: Steered,
     charged_bytes: Arc<AtomicU64>,
-    told_counts: Arc<Mutex<Counts>>,
+    told: Arc<Mutex<Told>>,
     orders: Receiver<Order>,
 }
 
@@ -200,7 +211,7 @@ impl Body {
             if Instant::now() >= next_scan {
                 let before = cpu_time::thread_cpu_time();
                 self.scan();
-                *self.told_counts.lock().unwrap_or_else(PoisonError::into_inner) = self.core.counts();
+                *self.told.lock().unwrap_or_else(PoisonError::into_inner) = self.now();
                 let took = cpu_time::thread_cpu_time().saturating_sub(before);
                 next_scan = Instant::now() + SCANS_APART_MIN.max(took * SCAN_SHARE);
             }
@@ -213,7 +224,9 @@ impl Body {
             }
         }
         self.drain();
-        self.steered.counts = self.core.counts();
+        let Told { counts, quarter_more } = self.now();
+        (self.steered.counts, self.steered.quarter_more) = (counts, quarter_more);
+        self.steered.more_dram = self.core.more_dram();
         if let Err(error) = self.core.end() {
             self.steered.log_failed = Some(error.to_string());
         }
@@ -249,6 +262,11 @@ impl Body {
     fn tell(&mut self, event: Event) {
         let now_ms = self.now_ms();
         self.core.on(event, now_ms, &mut self.acts);
+    }
+
+    fn now(&self) -> Told {
+        let quarter_pages = u64::from(self.options.dram_pages / 4);
+        Told { counts: self.core.counts(), quarter_more: self.core.saved_by(quarter_pages) }
     }
 
     fn now_ms(&self) -> u64 {

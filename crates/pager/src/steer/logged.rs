@@ -12,7 +12,9 @@ use std::path::Path;
 use tiermem_base::Rng;
 use tiermem_policy::evict::any_policy::Order;
 use tiermem_policy::frames::{ConfigError, domains};
-use tiermem_policy::paging::{Act, Config, Counts, Event, Outcome, PageState, Paging, Reclaim, Ticket};
+use tiermem_policy::paging::{
+    Act, Config, Counts, Event, MoreDram, Outcome, PageState, Paging, Reclaim, Saved, Ticket,
+};
 use tiermem_policy::{evict, prefetch};
 
 /// The first word of a log, with its version.
@@ -42,6 +44,7 @@ pub struct Logged {
     core: Paging<Order>,
     /// What cores before it have counted.
     past: Counts,
+    past_more_dram: MoreDram,
     rng: Rng,
     log: Option<Log>,
 }
@@ -61,7 +64,13 @@ impl Logged {
     /// # Errors
     /// If it cannot be made so.
     pub fn new(options: &CoreOptions) -> Result<Self, ConfigError> {
-        Ok(Logged { core: core(options)?, past: Counts::default(), rng: Rng::seeded(0), log: None })
+        Ok(Logged {
+            core: core(options)?,
+            past: Counts::default(),
+            past_more_dram: MoreDram::default(),
+            rng: Rng::seeded(0),
+            log: None,
+        })
     }
 
     /// Puts a new core in the place of this one, which has no act under way; it knows no page yet.
@@ -71,7 +80,9 @@ impl Logged {
     pub fn begin_again(&mut self, options: &CoreOptions) -> Result<(), ConfigError> {
         let core = core(options)?;
         debug_assert_eq!(self.core.under_way(), 0, "acts are settled before");
-        self.past += std::mem::replace(&mut self.core, core).counts();
+        let past = std::mem::replace(&mut self.core, core);
+        self.past += past.counts();
+        self.past_more_dram += past.more_dram();
         if let Some(log) = &mut self.log {
             log.begin_again(options);
         }
@@ -113,6 +124,19 @@ impl Logged {
         let mut counts = self.past;
         counts += self.core.counts();
         counts
+    }
+
+    /// What so many more pages of DRAM would have saved, of all cores.
+    pub fn saved_by(&self, pages: u64) -> Saved {
+        let (past, now) = (self.past_more_dram.saved_by(pages), self.core.more_dram().saved_by(pages));
+        Saved { faults: past.faults + now.faults, fetches: past.fetches + now.fetches }
+    }
+
+    /// As [`Paging::more_dram`], of all cores.
+    pub fn more_dram(&self) -> MoreDram {
+        let mut more_dram = self.past_more_dram.clone();
+        more_dram += self.core.more_dram();
+        more_dram
     }
 
     /// Ends the log.

@@ -7,6 +7,7 @@ use super::counts::Counts;
 use super::event::{Act, Event};
 use super::page_map::PageMap;
 use super::page_range::PageRange;
+use super::refaults::{MoreDram, Refaults, Return};
 use super::room::Room;
 use crate::evict::Evict;
 use crate::frames::{self, ConfigError, Frame, Frames, Space};
@@ -21,6 +22,7 @@ pub struct Paging<E> {
     pub(super) ahead: Ahead,
     pub(super) behind: Behind,
     pub(super) room: Room,
+    pub(super) refaults: Refaults,
     pub(super) counts: Counts,
     pub(super) config: Config,
     /// The tier that the kernel pages out to: the first that is not in place.
@@ -50,6 +52,7 @@ impl<E: Evict> Paging<E> {
             ahead: Ahead::new(prefetch),
             behind: Behind::default(),
             room: Room::new(dram_pages, prefetch.pages_ahead()),
+            refaults: Refaults::default(),
             counts: Counts::default(),
             swap_tier,
             frame_acts: Vec::new(),
@@ -90,6 +93,9 @@ impl<E: Evict> Paging<E> {
             // It was not there: the kernel had taken it.
             self.evicted_by_kernel(frame, page, along.now);
         }
+        if major && before.tier.is_some_and(|tier| tier < self.swap_tier) {
+            self.refaults.had_left(frame);
+        }
         let before = self.frames.view(frame);
         let found = match self.frames.demand_of(frame) {
             // It left and is back before its move was settled.
@@ -106,12 +112,13 @@ impl<E: Evict> Paging<E> {
             (Demand::Miss, Some(_)) => self.counts.returned += 1,
             _ => {}
         }
+        self.is_back(frame, found, major);
         self.ahead.forgive(frame);
         self.ahead.prefetcher.demand(page, found, &mut self.ahead.wanted);
         let room = self.frames.faulted_in(frame, write, along.now, along.rng, &mut self.frame_acts);
         if found == Demand::Miss && !before.is_moving {
             self.ahead.prefetcher.filled(page, Why::Demand);
-            self.room.has_come();
+            self.has_come();
         }
         self.wish(room, along);
         if found.is_first() {
@@ -126,6 +133,7 @@ impl<E: Evict> Paging<E> {
         }
         let found = self.frames.demand_of(frame);
         self.count_use(found);
+        self.is_back(frame, found, false);
         self.frames.faulted_in(frame, write, along.now, along.rng, &mut self.frame_acts);
         self.ahead.prefetcher.demand(page, found, &mut self.ahead.wanted);
         self.wish(None, along);
@@ -138,6 +146,23 @@ impl<E: Evict> Paging<E> {
         let is_late = found == Demand::LatePrefetch;
         self.counts.prefetch_late += u64::from(is_late);
         self.counts.prefetch_used += u64::from(is_late || found == Demand::PrefetchHit);
+    }
+
+    /// A page has come to DRAM, or will.
+    pub(super) fn has_come(&mut self) {
+        self.room.has_come();
+        self.refaults.has_come(self.frames.space().used(0).saturating_sub(self.room.dram_pages));
+    }
+
+    /// A page is used that may have left before.
+    fn is_back(&mut self, frame: Frame, found: Demand, major: bool) {
+        match found {
+            // A fetch may be so late that the kernel has read the page for the fault.
+            Demand::Miss | Demand::LatePrefetch if major => self.refaults.is_back(frame, Return::Fault),
+            Demand::Miss => self.refaults.is_back(frame, Return::Free),
+            Demand::PrefetchHit | Demand::LatePrefetch => self.refaults.is_back(frame, Return::Fetched),
+            Demand::Hit | Demand::UnderMiss => {}
+        }
     }
 
     fn referenced(&mut self, pages: PageRange, now: u64) {
@@ -165,6 +190,7 @@ impl<E: Evict> Paging<E> {
         let frame = self.map.give(page)?;
         self.frames.grow_to(self.map.frames());
         self.ahead.grow_to(self.map.frames());
+        self.refaults.grow_to(self.map.frames());
         if self.config.drop_behind {
             self.behind.grow_to(self.map.frames());
         }
@@ -247,6 +273,11 @@ impl<E: Evict> Paging<E> {
         self.counts
     }
 
+    /// What more DRAM would have saved so far.
+    pub fn more_dram(&self) -> &MoreDram {
+        self.refaults.more_dram()
+    }
+
     /// Acts that are not settled.
     pub fn under_way(&self) -> usize {
         self.frames.under_way()
@@ -261,7 +292,8 @@ impl<E: Evict> Paging<E> {
     pub fn metadata_bytes(&self) -> u64 {
         let policies = self.frames.policy().metadata_bytes()
             + self.ahead.metadata_bytes()
-            + self.behind.metadata_bytes();
+            + self.behind.metadata_bytes()
+            + self.refaults.metadata_bytes();
         self.frames.metadata_bytes() + self.map.bytes() + policies
     }
 }

@@ -39,6 +39,8 @@
 //! **Dropping behind** ([`behind`]). Passes over more memory than DRAM holds drop what they have passed, where that is needed later than
 //! what else lies in DRAM. So a part of such memory stays, whoever reclaims.
 //!
+//! **More DRAM** ([`refaults`]). Each page that comes back tells how much more DRAM would have kept it.
+//!
 //! Invariants, held by [`Paging::audit`]: a frame and its page know each other; a frame without a page lies nowhere; pages that a
 //! prefetch threw out lie below.
 
@@ -52,6 +54,7 @@ mod machine;
 mod page_map;
 mod page_range;
 mod reconcile;
+mod refaults;
 mod room;
 mod sweeps;
 mod wishes;
@@ -61,5 +64,6 @@ pub use counts::Counts;
 pub use event::{Act, Event, PageState};
 pub use machine::Paging;
 pub use page_range::PageRange;
+pub use refaults::{MoreDram, Saved};
 
 pub use crate::moves::{Outcome, Ticket};

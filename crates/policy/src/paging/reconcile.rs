@@ -4,6 +4,7 @@ use super::event::PageState;
 use super::machine::{Along, Paging};
 use super::page_map::CHUNK;
 use super::page_range::PageRange;
+use super::refaults::Return;
 use crate::evict::Evict;
 use crate::frames::{End, Frame, View};
 use crate::moves::{Outcome, Ticket};
@@ -23,6 +24,14 @@ impl<E: Evict> Paging<E> {
             }
             End::Arrived { .. } | End::Zero if !rises => {
                 self.counts.paged_out += 1;
+                let is_below = settled.to.is_none_or(|to| to >= self.swap_tier);
+                // What was fetched ahead and not used was never back.
+                if is_below
+                    && settled.from.is_some_and(|from| from < self.swap_tier)
+                    && !settled.unused_prefetch
+                {
+                    self.refaults.has_left(frame);
+                }
                 if settled.from == Some(0) {
                     self.has_left(frame, settled.why, settled.unused_prefetch);
                 }
@@ -71,6 +80,7 @@ impl<E: Evict> Paging<E> {
         if state == PageState::Absent {
             return self.discarded(pages);
         }
+        self.refaults.was_scanned();
         for page in pages.first..pages.end {
             let Some(frame) = self.give(page, along.now) else {
                 self.counts.untracked += 1;
@@ -83,15 +93,18 @@ impl<E: Evict> Paging<E> {
                 // It came from outside, or was paged out and stayed.
                 PageState::Present if !in_place => {
                     self.counts.returned += u64::from(tier.is_some());
+                    self.refaults.is_back(frame, Return::Free);
                     self.ahead.forgive(frame);
                     self.frames.found(frame, 0, along.now, &mut self.frame_acts);
                 }
                 PageState::Swapped if tier.is_none() => {
+                    self.refaults.has_left(frame);
                     self.frames.found(frame, self.swap_tier, along.now, &mut self.frame_acts);
                 }
                 // A page that was fetched ahead lies in the swap cache, which looks the same.
                 PageState::Swapped if in_place && !is_prefetched => {
                     self.evicted_by_kernel(frame, page, along.now);
+                    self.refaults.has_left(frame);
                 }
                 _ => {}
             }
@@ -102,6 +115,7 @@ impl<E: Evict> Paging<E> {
         self.each(pages, |paging, _, frame| {
             paging.frames.discard(frame, &mut paging.frame_acts);
             paging.ahead.forgive(frame);
+            paging.refaults.forget(frame);
         });
     }
 

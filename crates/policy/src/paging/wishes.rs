@@ -50,7 +50,7 @@ impl<E: Evict> Paging<E> {
             match self.frames.prefetch(frame, insertion, along.now, along.rng, &mut self.frame_acts) {
                 Wish::Sent(ticket) => {
                     self.counts.prefetched += 1;
-                    self.room.has_come();
+                    self.has_come();
                     self.ahead.prefetcher.issued(page);
                     if one_by_one {
                         self.ahead.waits_for = Some(ticket);

@@ -3,7 +3,7 @@
 use tiermem_policy::paging;
 
 /// Counts of the replay.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Touches of frames.
     pub touches: u64,
@@ -19,6 +19,8 @@ pub struct Counts {
     pub read_bytes: u64,
     /// Bytes sent to such tiers.
     pub written_bytes: u64,
+    /// What more DRAM would have saved; nothing is known of it where pages are placed once.
+    pub more_dram: paging::MoreDram,
 }
 
 impl Counts {

@@ -130,6 +130,7 @@ impl Run<'_> {
         }
         driver.counts.paging = driver.paging.counts();
         driver.counts.faults = driver.counts.paging.faults;
+        driver.counts.more_dram = driver.paging.more_dram().clone();
         Ok(driver.counts)
     }
 }
