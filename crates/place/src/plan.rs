@@ -96,6 +96,11 @@ impl Recorded {
         let left = fast_bytes.saturating_sub(self.small_bytes);
         let heats = self.heats();
         let plan = placement::analyse(self.regions.clone(), &self.program(&heats)?, left, assumed)?;
+        Ok(self.signed(plan, recording, file))
+    }
+
+    /// A plan, with what it was made from.
+    pub fn signed(&self, plan: Plan, recording: &Recording, file: &str) -> Plan {
         let executable = &recording.head.executable;
         let made_from = MadeFrom {
             recording: file.to_owned(),
@@ -103,7 +108,7 @@ impl Recorded {
             executable: executable.path.clone(),
             build_id: executable.build_id.clone(),
         };
-        Ok(Plan { made_from, small_bytes: self.small_bytes, ..plan })
+        Plan { made_from, small_bytes: self.small_bytes, ..plan }
     }
 }
 

@@ -9,7 +9,7 @@ mod paging_world;
 use std::fmt::Debug;
 
 use naive::{Lies, Naive};
-use paging_world::{Op, PAGES, World, op, page};
+use paging_world::{Op, PAGES, World, op, page, planned};
 use proptest::prelude::*;
 use tiermem_policy::evict::any_policy::WithPolicy;
 use tiermem_policy::evict::lru::{Bump, Lru};
@@ -21,6 +21,7 @@ use tiermem_policy::prefetch::best_offset::BestOffsetParameters;
 use tiermem_policy::prefetch::feedback::FeedbackParameters;
 use tiermem_policy::prefetch::leap::LeapParameters;
 use tiermem_policy::prefetch::next_n::NextNParameters;
+use tiermem_policy::prefetch::readahead::ReadaheadParameters;
 
 /// Prefetchers that wish for much and change their minds often.
 fn prefetcher() -> impl Strategy<Value = prefetch::Named> {
@@ -100,7 +101,7 @@ proptest! {
 
     /// Whatever the order of eviction: the audit holds, the same events give the same acts, and in the end all can be paged out.
     #[test]
-    fn every_order_conforms(config in config(), ops in prop::collection::vec(op(), 1..200)) {
+    fn every_order_conforms(config in config(), ops in prop::collection::vec(prop_oneof![12 => op(), 1 => planned()], 1..200)) {
         for named in Named::ALL {
             let count = domains(&config.frames());
             let first = named.build(count, 0, Conform { config: &config, ops: &ops });
@@ -121,6 +122,11 @@ impl WithPolicy for Conform<'_> {
     fn with<E: Evict + Send + Debug + 'static>(self, policy: E) -> Self::Output {
         let mut config = self.config.clone();
         config.tiers[1].frames = 100;
+        config.drop_behind = true;
+        let readahead = ReadaheadParameters { window_min: 1, window_max: 4, ..ReadaheadParameters::DEFAULT };
+        if self.ops.len().is_multiple_of(2) {
+            config.prefetch = prefetch::Named::Plan(readahead);
+        }
         let mut world = World::new(Paging::new(config, policy).unwrap());
         let told = self.ops.iter().map(|op| {
             let told = world.run(*op);

@@ -56,7 +56,8 @@ pub struct Options {
     /// --pid].
     #[arg(long, value_name = "NAME")]
     evict: Option<EvictName>,
-    /// What is fetched from flash before it is used: none, next-n, feedback-directed, best-offset, leap, readahead [default: readahead].
+    /// What is fetched from flash before it is used: none, next-n, feedback-directed, best-offset, leap, readahead, plan (without a plan as
+    /// readahead) [default: readahead].
     #[arg(long, value_name = "NAME")]
     prefetch: Option<prefetch::Named>,
     /// Whether pages that a sweep has passed leave first, where they are needed later than others: on or off [default: on].
@@ -106,6 +107,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             evict: options.evict()?,
             prefetch: options.prefetch.unwrap_or(prefetch::Named::Readahead(ReadaheadParameters::DEFAULT)),
             drop_behind: options.drop_behind.unwrap_or(true),
+            plan: None,
             log: options.log.clone(),
             fresh_counts: paged::own_command("fresh-counts"),
         },

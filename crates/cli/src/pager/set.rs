@@ -16,7 +16,7 @@ Examples:
 What can be set:
   dram=SIZE        the limit of DRAM. It waits until what is above it has left. If that cannot be, the limit stays what it was
   evict=NAME       who leaves: kernel, or a policy as `tiermem sim frames` has them
-  prefetch=NAME    what is fetched ahead: none, next-n, feedback-directed, best-offset, leap, readahead
+  prefetch=NAME    what is fetched ahead: none, next-n, feedback-directed, best-offset, leap, readahead, plan
 
 Fields:
   dram_bytes, charged_bytes

@@ -1,5 +1,7 @@
 //! `tiermem plan`: which parts of a program's memory belong in fast memory, and when.
 
+mod for_pager;
+mod pages;
 mod placement_args;
 
 use std::fs;
@@ -7,7 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tiermem_base::{Bytes, Nanos};
 use tiermem_model::placement::{Plan, Span};
 use tiermem_trace::recording::{Recording, Selection};
@@ -16,6 +18,8 @@ use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 use crate::print_lines;
 
+use self::for_pager::PagerArgs;
+pub use self::pages::pages;
 pub use self::placement_args::HowArgs;
 
 const HELP: &str = "\
@@ -25,12 +29,17 @@ Examples:
   tiermem plan app.rec --fast 2GiB --granule 2MiB --move-bandwidth 4GiB
   tiermem plan app.rec --fast 2GiB --move-bandwidth measured   # on the machine where it will run
   tiermem plan app.rec --config tiers.toml                      # for its first two [[tier]] tables
+  tiermem plan app.rec --fast 2GiB --for pager                  # for `tiermem run --dram 2GiB --plan`
   tiermem sim place app.rec --plan app.plan.json                # what it would have saved
   tiermem run --plan app.plan.json -- ./app                     # what it does save
 
 Several plans are drafted (the hottest granules all the time; a window for each moving hotspot; phases) and replayed over the
 recording; the one with the fewest accesses to slow memory is kept. A plan is JSON with regions and offsets; it does not say how
 bytes are moved.
+
+With --for pager the drafts are: the hottest granules held; a sweep that passes, of which a part is held, for each hotspot that moves and each
+region that is used evenly. They are replayed by the pager's core over the recording, as `tiermem sim frames` does; the one with the least time
+of waiting for flash is kept: faults x --fault-latency + bytes read / --move-bandwidth. No plan at all is a draft, too, and wins a tie.
 
 Fields, a row for each part of the plan:
   part                    always, phase N or sweep
@@ -48,6 +57,16 @@ The table merges adjacent parts of a region, and adds:
 const FIELDS: &[&str] =
     &["part", "region", "offset_bytes", "bytes", "period_s", "bytes_per_s", "window_bytes", "lead_bytes"];
 
+/// What a plan is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Purpose {
+    /// Two nodes of memory: accesses to the slow one are to be few.
+    #[default]
+    Memory,
+    /// DRAM with flash below: waiting for flash is to be short.
+    Pager,
+}
+
 /// Options of `tiermem plan`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -61,6 +80,11 @@ pub struct Options {
     /// The plan to write.
     #[arg(short, long, value_name = "PLAN")]
     output: Option<PathBuf>,
+    /// What the plan is for: memory (a fast and a slow node), or pager (DRAM, and flash below it: `tiermem run --dram --plan`).
+    #[arg(long = "for", value_enum, default_value_t)]
+    purpose: Purpose,
+    #[command(flatten)]
+    pager: PagerArgs,
     #[command(flatten)]
     how: HowArgs,
     /// Output format; json is the plan itself.
@@ -70,13 +94,23 @@ pub struct Options {
 
 /// Makes the plan, writes and prints it.
 pub fn run(options: &Options) -> Result<(), Failure> {
+    if let Some(option) = options.pager.given().filter(|_| options.purpose == Purpose::Memory) {
+        return Err(Failure::usage(anyhow!("{option} is for --for pager")));
+    }
     let fast_bytes = options.how.fast_bytes(options.fast)?.unwrap_or_default();
     let (recording, recorded) = options.how.read(&options.recording, None)?;
     let name = options.recording.display().to_string();
     tell_initialisation(options, &recording);
-    let plan = recorded
-        .plan(&recording, &name, fast_bytes, &options.how.assumed()?)
-        .map_err(|reason| Failure::failed(anyhow!("{name}: {reason}")))?;
+    let plan = match options.purpose {
+        Purpose::Memory => recorded
+            .plan(&recording, &name, fast_bytes, &options.how.assumed()?)
+            .map_err(|reason| Failure::failed(anyhow!("{name}: {reason}")))?,
+        Purpose::Pager => {
+            let (bytes_per_s, is_measured) = options.how.flash_bandwidth()?;
+            let speed = options.pager.speed(bytes_per_s, is_measured)?;
+            for_pager::plan(&recording, &recorded, &name, fast_bytes, speed)?
+        }
+    };
     let text = serde_json::to_string_pretty(&plan).map_err(|error| Failure::failed(anyhow!(error)))? + "\n";
     if let Some(output) = &options.output {
         fs::write(output, &text).map_err(|error| {
@@ -202,6 +236,9 @@ fn print_table(plan: &Plan) -> io::Result<()> {
         line("window", Bytes(sweep.window_bytes).to_string(), remark)?;
     }
     let predicted = &plan.predicted;
+    if let Some(paged) = &predicted.paged {
+        return for_pager::print_prediction(&mut out, paged).and_then(|()| out.flush());
+    }
     line(
         "before",
         percent(predicted.slow_share_before),

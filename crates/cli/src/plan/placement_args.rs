@@ -45,10 +45,14 @@ pub struct HowArgs {
     #[arg(long, value_name = "TIME")]
     slow_latency: Option<Nanos>,
     /// Bytes per second that can be moved, both directions together; or `measured` between this machine's fast and slow nodes,
-    /// or measured:FAST,SLOW with node numbers.
-    #[arg(long, value_name = "SIZE|measured", default_value = "2GiB")]
-    move_bandwidth: MoveBandwidth,
+    /// or measured:FAST,SLOW with node numbers [default: 2GiB]. With --for pager: bytes per second that are read from flash, or
+    /// `measured` [default: 1GiB].
+    #[arg(long, value_name = "SIZE|measured")]
+    move_bandwidth: Option<MoveBandwidth>,
 }
+
+/// What a plan assumes where nothing is said.
+const MOVE_BANDWIDTH: MoveBandwidth = MoveBandwidth::Given(Bytes(2 << 30));
 
 /// Bytes that can be moved in a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +138,20 @@ impl HowArgs {
         Ok(Assumed {
             fast_latency_ns: latency_ns(self.fast_latency, &fast)?,
             slow_latency_ns: latency_ns(self.slow_latency, &slow)?,
-            move_bytes_per_s: self.move_bandwidth.bytes_per_s()?,
+            move_bytes_per_s: self.move_bandwidth.unwrap_or(MOVE_BANDWIDTH).bytes_per_s()?,
         })
+    }
+
+    /// Bytes a second that can be read from flash: as given, and whether they are to be measured.
+    pub fn flash_bandwidth(&self) -> Result<(Option<f64>, bool), Failure> {
+        match self.move_bandwidth {
+            None => Ok((None, false)),
+            Some(MoveBandwidth::Given(bytes)) => Ok((Some(bytes.0 as f64), false)),
+            Some(MoveBandwidth::Measured([None, None])) => Ok((None, true)),
+            Some(MoveBandwidth::Measured(_)) => Err(Failure::usage(anyhow!(
+                "--move-bandwidth measured:FAST,SLOW is between nodes; with --for pager say `measured`, and --flash PATH"
+            ))),
+        }
     }
 
     /// The fast memory that there is: as it was given, or the capacity of the file's first tier.

@@ -1,8 +1,9 @@
 //! Runs in less DRAM than the program needs.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -20,7 +21,7 @@ use super::{paged_compare, paged_report};
 use crate::destination::Destination;
 use crate::failure::Failure;
 use crate::output::Format;
-use crate::{interrupt, record};
+use crate::{interrupt, plan, record};
 
 /// How it is used, and the fields of the report.
 pub const HELP: &str = "\
@@ -144,17 +145,17 @@ fn overcommit(text: &str) -> Result<f64, String> {
 #[command(next_help_heading = "In less DRAM than the program needs")]
 pub struct PagedArgs {
     /// DRAM for the program: all that it is charged, with its file cache.
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["place", "plan", "cold", "cpus", "bandwidth"])]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["place", "cold", "cpus", "bandwidth"])]
     dram: Option<Bytes>,
     /// Flash for what does not fit: how much, and in which folder or file, or on which swap device [default: swap that is on; without a
     /// path a file in /var/lib/tiermem if none is on].
     #[arg(long, value_name = "[PATH=]SIZE")]
     flash: Option<FlashSize>,
     /// The same as --dram and --flash, as other commands have it: dram=2GiB, flash:/var/tmp=8GiB.
-    #[arg(long, value_name = "KIND=SIZE", conflicts_with_all = ["dram", "flash", "place", "plan"])]
+    #[arg(long, value_name = "KIND=SIZE", conflicts_with_all = ["dram", "flash", "place"])]
     tier: Vec<TierSpec>,
     /// DRAM by the overcommit ratio: --required over R.
-    #[arg(long, value_name = "R", value_parser = overcommit, requires = "required", conflicts_with_all = ["dram", "tier", "place", "plan"])]
+    #[arg(long, value_name = "R", value_parser = overcommit, requires = "required", conflicts_with_all = ["dram", "tier", "place"])]
     overcommit: Option<f64>,
     /// Memory that the program needs, as required_bytes of a report at R = 1 tells it.
     #[arg(long, value_name = "SIZE", requires = "overcommit")]
@@ -172,7 +173,8 @@ pub struct PagedArgs {
     /// Write the events and the acts of steering to FILE; `tiermem pager replay FILE` checks it.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// What is fetched from flash before it is used: none, next-n, feedback-directed, best-offset, leap, readahead [default: readahead].
+    /// What is fetched from flash before it is used: none, next-n, feedback-directed, best-offset, leap, readahead, plan [default: plan
+    /// with --plan, else readahead].
     #[arg(long, value_name = "NAME")]
     prefetch: Option<prefetch::Named>,
 }
@@ -197,8 +199,9 @@ impl PagedArgs {
     }
 
     /// Fails if the kernel alone is to page the program, and something is asked of steering.
-    fn check_steering(&self) -> Result<(), Failure> {
+    fn check_steering(&self, plan: Option<&Path>) -> Result<(), Failure> {
         let asked = [
+            ("--plan", plan.is_some()),
             ("--evict", self.evict.is_some()),
             ("--prefetch", self.prefetch.is_some()),
             ("--drop-behind", self.drop_behind.is_some()),
@@ -254,19 +257,26 @@ fn tiers(specs: &[TierSpec]) -> Result<(u64, Option<FlashSize>), Failure> {
 pub fn run(
     args: &PagedArgs,
     comparison: &CompareArgs,
+    plan: Option<&Path>,
     command: Vec<OsString>,
     format: Format,
     destination: &Destination,
 ) -> Result<(), Failure> {
-    args.check_steering()?;
+    args.check_steering(plan)?;
+    let by_default = match plan {
+        Some(_) => prefetch::Named::Plan(ReadaheadParameters::DEFAULT),
+        None => prefetch::Named::Readahead(ReadaheadParameters::DEFAULT),
+    };
+    let read = plan.map(plan::read).transpose()?;
     let options = Options {
         command,
         limits: args.limits()?,
         how: args.how.unwrap_or_default(),
         steer: SteerOptions {
             evict: args.evict.unwrap_or_default().0,
-            prefetch: args.prefetch.unwrap_or(prefetch::Named::Readahead(ReadaheadParameters::DEFAULT)),
+            prefetch: args.prefetch.unwrap_or(by_default),
             drop_behind: args.drop_behind.unwrap_or(true),
+            plan: read.map(Arc::new),
             log: args.log.clone(),
             fresh_counts: own_command("fresh-counts"),
         },
@@ -336,6 +346,9 @@ pub fn say(notes: &[Note], ended: &Ended) {
 pub fn advise(error: RunError) -> Failure {
     match error {
         RunError::Program(error) => record::advise(error),
+        RunError::Misfit(misfit) => {
+            Failure::failed(anyhow!("{misfit}; record this program and make a plan of that"))
+        }
         RunError::Machine(error) => Failure::failed(error),
         RunError::Steer(error) => Failure::failed(anyhow!(
             "{error}; steering takes CAP_PERFMON and CAP_SYS_NICE (root has both); --how swap goes without"

@@ -85,30 +85,33 @@ enum ObservedBy {
     Damon,
 }
 
+/// With a limit of DRAM a plan is followed by pages, and none of this has a meaning.
+const PAGED: [&str; 3] = ["dram", "tier", "overcommit"];
+
 /// What concerns a plan.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With a plan")]
 pub struct PlanArgs {
-    /// The plan, made by `tiermem plan`.
+    /// The plan, made by `tiermem plan`; with --dram it says which pages stay in DRAM, and which pass.
     #[arg(long, value_name = "PLAN")]
     pub plan: Option<PathBuf>,
     /// How to follow the plan.
-    #[arg(long, value_enum, default_value_t, requires = "plan")]
+    #[arg(long, value_enum, default_value_t, requires = "plan", conflicts_with_all = PAGED)]
     follow: Follow,
     /// Source of the accesses that are observed: refs, or damon as the kernel's monitor sees them.
-    #[arg(long, value_enum, default_value_t, requires = "plan")]
+    #[arg(long, value_enum, default_value_t, requires = "plan", conflicts_with_all = PAGED)]
     source: ObservedBy,
     /// Interval between scans and moves.
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = record::slice, requires = "plan")]
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = record::slice, requires = "plan", conflicts_with_all = PAGED)]
     slice: Duration,
     /// Node of fast memory [default: the first with processors].
-    #[arg(long, value_name = "NODE", requires = "plan")]
+    #[arg(long, value_name = "NODE", requires = "plan", conflicts_with_all = PAGED)]
     fast_node: Option<u32>,
     /// Node of slow memory [default: the nearest other one].
-    #[arg(long, value_name = "NODE", requires = "plan")]
+    #[arg(long, value_name = "NODE", requires = "plan", conflicts_with_all = PAGED)]
     slow_node: Option<u32>,
     /// Bytes per second that may be moved [default: what the plan assumes].
-    #[arg(long, value_name = "SIZE", requires = "plan")]
+    #[arg(long, value_name = "SIZE", requires = "plan", conflicts_with_all = PAGED)]
     move_bandwidth: Option<Bytes>,
 }
 

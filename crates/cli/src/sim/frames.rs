@@ -11,7 +11,7 @@ use tiermem_base::{Bytes, Nanos, TierKind, TierSpec};
 use tiermem_policy::Id;
 use tiermem_policy::evict::named::K_DEFAULT;
 use tiermem_policy::frames::{TIERS_MAX, TierConfig};
-use tiermem_policy::paging::GRANULE_BYTES;
+use tiermem_policy::paging::{GRANULE_BYTES, PageRange, Role};
 use tiermem_policy::prefetch;
 use tiermem_sim::frames::{
     self, Counts, Cut, FirstTouch, Look, Memory, Order, References, Setup, Touches, TouchesError,
@@ -21,7 +21,7 @@ use tiermem_trace::{Spec, recording};
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 use crate::source::TraceArgs;
-use crate::tiers;
+use crate::{plan, tiers};
 
 const HELP: &str = "\
 Examples:
@@ -30,6 +30,7 @@ Examples:
   tiermem sim frames trace.parquet --dram 50% --evict klru --prefetch none --prefetch leap
   tiermem sim frames app.rec --tier dram=256MiB --tier numa=256MiB --tier flash=2GiB --evict lru
   tiermem sim frames trace.parquet --dram 1GiB --evict lru --more-dram 25% --more-dram 1GiB
+  tiermem sim frames app.rec --dram 512MiB --plan app.plan.json --evict kernel --prefetch plan
   tiermem sim frames app.rec --config store.toml                        # over its [[tier]] tables
 
 Counts the page faults of a program whose memory is DRAM and slower tiers. Use it to find out how much DRAM a program needs, and
@@ -57,7 +58,8 @@ Policies (--evict): fifo, clock, clock2, lru, lru-lazy, slru, s4lru, klru, redis
   belady   evicts the frame whose next touch is farthest: none has fewer faults over two tiers without a prefetcher
   fixed    DRAM holds the same frames all the time, those that fault most otherwise; any other faults at each run of its touches.
            It fetches nothing ahead, so it is one row whatever --prefetch says
-Prefetchers (--prefetch): none, next-n, feedback-directed, best-offset, leap, readahead.
+Prefetchers (--prefetch): none, next-n, feedback-directed, best-offset, leap, readahead, plan (with --plan: what the plan says comes
+  next; else as readahead).
 
 What the policy hears (--references):
   told             each touch, in the order of the trace; DRAM is full to the last frame. The default for traces
@@ -161,6 +163,10 @@ pub struct Options {
     /// Pages that a sweep has passed leave first, where they are needed later than others, as with `tiermem run --dram`.
     #[arg(long)]
     drop_behind: bool,
+    /// Follow a plan of `tiermem plan` for the recorded program, as with `tiermem run --dram --plan`; kernel and the other policies do,
+    /// belady and fixed do not. Its prefetcher is `plan`.
+    #[arg(long, value_name = "PLAN")]
+    plan: Option<PathBuf>,
     /// Touches until a frame that is fetched ahead has come.
     #[arg(long, value_name = "TOUCHES", default_value_t = 0, value_parser = crate::trace::count)]
     fetch_delay: u64,
@@ -297,6 +303,20 @@ impl Options {
         }
     }
 
+    /// What the plan says of the pages of the recorded program, if there is one.
+    fn plan_pages(&self, is_recording: bool) -> Result<Vec<(PageRange, Role)>, Failure> {
+        let Some(file) = &self.plan else { return Ok(Vec::new()) };
+        if !is_recording {
+            return Err(Failure::usage(anyhow!(
+                "a plan is for a recorded program, and {} is no recording of `tiermem record`",
+                self.trace.trace
+            )));
+        }
+        let recording = recording::read(Path::new(&self.trace.trace)).map_err(Failure::failed)?;
+        plan::pages(&plan::read(file)?, &recording, self.frame.0)
+            .map_err(|misfit| Failure::failed(anyhow!("{}: {misfit}", file.display())))
+    }
+
     fn setups(&self) -> Vec<Setup> {
         let mut setups = Vec::new();
         for &EvictName(order) in &self.evict {
@@ -330,6 +350,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let required = options.required.unwrap_or(Bytes(touches.required_bytes()));
     let setups = options.setups();
     let threads = options.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
+    let plan = options.plan_pages(is_recording)?;
     let mut rows = Vec::new();
     for tiers in options.tiers(required)? {
         let memory = Memory {
@@ -337,7 +358,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             first_touch: options.first_touch,
             references,
             fetch_delay: options.fetch_delay,
-            drop_behind: options.drop_behind,
+            // A plan's sweeps do.
+            drop_behind: options.drop_behind || options.plan.is_some(),
+            plan: plan.clone(),
             seed: options.seed,
         };
         let outcomes = frames::run(&touches, &memory, &setups, threads);

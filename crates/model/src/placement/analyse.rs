@@ -61,6 +61,7 @@ pub fn analyse(
         moved_bytes_per_s: readable(moved / seconds),
         moving_s_per_s: readable(moved / assumed.move_bytes_per_s.max(1.0) / seconds),
         saved_ns_per_s: readable(saved / seconds),
+        paged: None,
     };
     Ok(draft.plan(program, regions, fast_bytes, assumed, predicted))
 }
@@ -78,18 +79,18 @@ pub fn memory(program: &Program<'_>, fast_bytes: u64, assumed: &Assumed) -> Memo
 
 /// A plan in numbers of granules.
 #[derive(Clone, Debug, Default)]
-struct Draft {
-    always: Vec<u32>,
-    phases: Vec<(Vec<u64>, Vec<u32>)>,
-    sweeps: Vec<DraftSweep>,
+pub(super) struct Draft {
+    pub always: Vec<u32>,
+    pub phases: Vec<(Vec<u64>, Vec<u32>)>,
+    pub sweeps: Vec<DraftSweep>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct DraftSweep {
-    follow: follow::Sweep,
-    period_ns: u64,
-    stride_granules: u64,
-    lead_granules: u32,
+pub(super) struct DraftSweep {
+    pub follow: follow::Sweep,
+    pub period_ns: u64,
+    pub stride_granules: u64,
+    pub lead_granules: u32,
 }
 
 impl Draft {
@@ -193,7 +194,7 @@ impl Draft {
         Some(Draft { always, phases: phases.iter().zip(tops).map(phase).collect(), ..Draft::default() })
     }
 
-    fn plan(
+    pub fn plan(
         &self,
         program: &Program<'_>,
         regions: Vec<PlannedRegion>,

@@ -2,6 +2,7 @@
 
 mod analyse;
 mod fit;
+mod for_pager;
 mod phases;
 mod plan;
 mod program;
@@ -9,5 +10,6 @@ pub mod replay;
 
 pub use analyse::{analyse, memory};
 pub use fit::{Misfit, begins_behind};
-pub use plan::{Assumed, MadeFrom, Phase, Plan, PlannedRegion, Predicted, Span, Sweep};
+pub use for_pager::drafts_for_pager;
+pub use plan::{Assumed, MadeFrom, PagedPrediction, Phase, Plan, PlannedRegion, Predicted, Span, Sweep};
 pub use program::{Mapped, Program};

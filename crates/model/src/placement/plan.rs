@@ -144,4 +144,24 @@ pub struct Predicted {
     /// Nanoseconds of latency saved in a second, had each access waited for its memory: to be held against the time that
     /// moving takes. From samples and pages touched it is less than the truth by as much as those are fewer than accesses.
     pub saved_ns_per_s: f64,
+    /// Of a plan for the pager, to which the others do not apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paged: Option<PagedPrediction>,
+}
+
+/// What a plan for the pager saves, by the pager's simulation over its own recording: without a plan, and with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PagedPrediction {
+    /// Faults that read from flash without a plan, by the kernel's reclaim and readahead.
+    pub faults_before: u64,
+    /// Those with the plan.
+    pub faults_after: u64,
+    /// Bytes read from flash without a plan, for faults and ahead of them.
+    pub read_bytes_before: u64,
+    /// Those with the plan.
+    pub read_bytes_after: u64,
+    /// Seconds that these faults and reads take without a plan.
+    pub waiting_s_before: f64,
+    /// Those with the plan.
+    pub waiting_s_after: f64,
 }

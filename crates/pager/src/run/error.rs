@@ -1,5 +1,6 @@
 //! Errors of a run.
 
+use tiermem_model::placement::Misfit;
 use tiermem_place::capture::CaptureError;
 
 use crate::machine::{AttachError, MachineError};
@@ -11,6 +12,9 @@ pub enum RunError {
     /// The program cannot be run.
     #[error(transparent)]
     Program(#[from] CaptureError),
+    /// The plan is not for this program.
+    #[error("{0}")]
+    Misfit(Misfit),
     /// The limits cannot be had.
     #[error(transparent)]
     Machine(#[from] MachineError),

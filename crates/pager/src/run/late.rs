@@ -2,6 +2,9 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use tiermem_model::placement::Plan;
 
 use super::peaks::Peaks;
 use super::steer_options::SteerOptions;
@@ -13,6 +16,7 @@ use crate::steer::{CoreOptions, Steered, Steering};
 #[derive(Debug)]
 pub struct Late {
     options: CoreOptions,
+    plan: Option<Arc<Plan>>,
     log: Option<PathBuf>,
     fresh_counts_command: Vec<OsString>,
     /// Runs from before the first page is dropped.
@@ -29,6 +33,7 @@ impl Late {
     pub fn new(options: CoreOptions, asked: &SteerOptions, begins_at_once: bool) -> Self {
         Late {
             options,
+            plan: asked.plan.clone(),
             log: asked.log.clone(),
             fresh_counts_command: asked.fresh_counts.clone(),
             fresh_counts: None,
@@ -49,7 +54,8 @@ impl Late {
             return;
         }
         self.processes = target.processes();
-        match Steering::start(&self.processes, &self.options, self.log.as_deref()) {
+        let plan = self.plan.clone();
+        match Steering::start(&self.processes, &self.options, plan, self.log.as_deref()) {
             Ok(steering) => self.steering = Some(steering),
             Err(error) => self.gave_up = Some(error.to_string()),
         }
@@ -58,7 +64,8 @@ impl Late {
     /// Keeps the group's counts fresh from when pages begin to be tried, which is long before they are dropped.
     fn guard(&mut self, target: &Target) {
         let (Some(steering), Some(group)) = (&self.steering, target.group()) else { return };
-        let is_needed = self.options.drop_behind && steering.now().counts.probed > 0;
+        let drops_soon = self.plan.is_some() || steering.now().counts.probed > 0;
+        let is_needed = self.options.drop_behind && drops_soon;
         if !is_needed || self.fresh_counts.as_mut().is_some_and(|it| !it.has_ended()) {
             return;
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::machine::{Left, MachineError};
-use crate::steer::Steered;
+use crate::steer::{PlanFound, Steered};
 
 /// What is said of a run beside its report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Note {
     },
     /// The program was not steered, or not to its end.
     NotSteered(String),
+    /// The plan was not followed, or not to the end.
+    PlanNotFollowed(PlanFound),
     /// The log is not whole.
     LogNotWhole(String),
     /// No log was written, as there was nothing to steer.
@@ -43,6 +45,14 @@ impl fmt::Display for Note {
                 "{} stays on: pages of other paged programs lie there; it goes with the last of them",
                 path.display()
             ),
+            Note::PlanNotFollowed(PlanFound { misfit: Some(misfit), .. }) => {
+                write!(f, "the plan was not followed: {misfit}; record this program and make a plan of that")
+            }
+            Note::PlanNotFollowed(PlanFound { regions, .. }) => write!(
+                f,
+                "the plan was not followed: none of its {regions} regions was found; record this program, as it was started here, and make \
+                 a plan of that"
+            ),
             Note::LogNotWhole(error) => write!(f, "the log is not whole: {error}"),
             Note::NoControl(error) => write!(f, "`tiermem pager set` will not reach it: {error}"),
             Note::NoLog => write!(f, "no log was written: nothing of the program was in swap"),
@@ -57,8 +67,10 @@ impl fmt::Display for Note {
 impl Note {
     /// What is to be said of steering; a log was asked for or not.
     pub(super) fn of_steering(steered: &Steered, is_logged: bool) -> Vec<Note> {
-        let Steered { gave_up, log_failed, has_begun, .. } = steered;
+        let Steered { gave_up, log_failed, has_begun, plan, .. } = steered;
         let mut notes: Vec<Note> = gave_up.clone().map(Note::NotSteered).into_iter().collect();
+        let is_missed = |plan: &&PlanFound| plan.misfit.is_some() || plan.regions_found == 0;
+        notes.extend(plan.as_ref().filter(is_missed).cloned().map(Note::PlanNotFollowed));
         notes.extend(log_failed.clone().map(Note::LogNotWhole));
         notes.extend((is_logged && gave_up.is_none() && !has_begun).then_some(Note::NoLog));
         notes

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use tiermem_place::capture::program::{self, Program};
-use tiermem_place::capture::{CaptureError, Stop};
+use tiermem_place::capture::{CaptureError, Stop, executable_of};
 use tiermem_sys::pidfd::PidFd;
 
 use super::ended::Cause;
@@ -47,6 +47,10 @@ pub struct Options {
 pub fn run(options: &Options, stop: &Stop) -> Result<(Report, Vec<Note>), RunError> {
     // Found before anything is made.
     let mut command = program::command(&options.command)?;
+    if let Some(plan) = &options.steer.plan {
+        let build_id = executable_of(&options.command)?.build_id;
+        plan.fits_binary(build_id.as_deref()).map_err(RunError::Misfit)?;
+    }
     let (is_steered, mut notes) = match options.how {
         _ if options.steer.is_idle() => (false, Vec::new()),
         AskedHow::Swap => (false, Vec::new()),

@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use tiermem_model::placement::Plan;
 use tiermem_policy::{evict, prefetch};
 
 /// What steers a program.
@@ -14,6 +16,8 @@ pub struct SteerOptions {
     pub prefetch: prefetch::Named,
     /// Whether sweeps drop what they have passed, where that pays.
     pub drop_behind: bool,
+    /// The plan to follow.
+    pub plan: Option<Arc<Plan>>,
     /// Where the events and the acts of steering are written.
     pub log: Option<PathBuf>,
     /// A command that, with the folder of a group behind it, calls [`crate::machine::keep_counts_fresh`]: without, nothing is dropped.
@@ -23,6 +27,9 @@ pub struct SteerOptions {
 impl SteerOptions {
     /// Whether there is nothing that steering would do.
     pub fn is_idle(&self) -> bool {
-        self.evict.is_none() && self.prefetch == prefetch::Named::None && !self.drop_behind
+        self.evict.is_none()
+            && self.prefetch == prefetch::Named::None
+            && !self.drop_behind
+            && self.plan.is_none()
     }
 }

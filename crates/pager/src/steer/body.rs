@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tiermem_model::placement::Plan;
 use tiermem_policy::frames::ConfigError;
 use tiermem_policy::paging::{Act, Counts, Event, MoreDram, Saved, Watermarks};
 use tiermem_sys::cpu_time;
@@ -17,6 +18,7 @@ use tiermem_sys::process_advice::{AdviceError, ProcessAdvice};
 
 use super::hand;
 use super::logged::{CoreOptions, Logged};
+use super::plan::PlanFound;
 use super::spaces::Spaces;
 
 /// Between two drains while the program faults, and while it does not at most.
@@ -80,6 +82,8 @@ pub struct Steered {
     pub quarter_more: Saved,
     /// Faults of which nothing is known but that there were some.
     pub events_lost: u64,
+    /// How the plan was followed, if there is one.
+    pub plan: Option<PlanFound>,
     /// Why the log is not whole.
     pub log_failed: Option<String>,
     /// Why it ended before the program, if it did: the program went on, unsteered.
@@ -113,11 +117,16 @@ enum Order {
 }
 
 impl Steering {
-    /// Starts to steer these processes, and those that they start from now on.
+    /// Starts to steer these processes, and those that they start from now on, by a plan if there is one.
     ///
     /// # Errors
     /// If their faults cannot be watched, the core cannot be made so, or there is no thread.
-    pub fn start(pids: &[u32], options: &CoreOptions, log: Option<&Path>) -> Result<Self, SteerError> {
+    pub fn start(
+        pids: &[u32],
+        options: &CoreOptions,
+        plan: Option<Arc<Plan>>,
+        log: Option<&Path>,
+    ) -> Result<Self, SteerError> {
         let mut core = Logged::new(options)?;
         if let Some(path) = log {
             core.log_to(path, options).map_err(|source| SteerError::Log { path: path.to_owned(), source })?;
@@ -127,7 +136,7 @@ impl Steering {
         let mut body = Body {
             watch: FaultWatch::open(pids)?,
             core,
-            spaces: Spaces::default(),
+            spaces: Spaces::new(plan),
             options: *options,
             begun: Instant::now(),
             acts: Vec::new(),
@@ -227,6 +236,7 @@ impl Body {
         let Told { counts, quarter_more } = self.now();
         (self.steered.counts, self.steered.quarter_more) = (counts, quarter_more);
         self.steered.more_dram = self.core.more_dram();
+        self.steered.plan = self.spaces.plan_found();
         if let Err(error) = self.core.end() {
             self.steered.log_failed = Some(error.to_string());
         }
@@ -249,6 +259,7 @@ impl Body {
                     let before = std::mem::replace(&mut self.options, options);
                     let is_other_core = CoreOptions { dram_pages: before.dram_pages, ..options } != before;
                     if is_other_core && self.core.begin_again(&options).is_ok() {
+                        self.spaces.tell_plan_anew();
                         continue;
                     }
                     let dram_pages = options.dram_pages;

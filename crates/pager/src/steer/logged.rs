@@ -13,12 +13,12 @@ use tiermem_base::Rng;
 use tiermem_policy::evict::any_policy::Order;
 use tiermem_policy::frames::{ConfigError, domains};
 use tiermem_policy::paging::{
-    Act, Config, Counts, Event, MoreDram, Outcome, PageState, Paging, Reclaim, Saved, Ticket,
+    Act, Config, Counts, Event, MoreDram, Outcome, PageState, Paging, Reclaim, Role, Saved, Ticket,
 };
 use tiermem_policy::{evict, prefetch};
 
 /// The first word of a log, with its version.
-pub const MAGIC: &str = "tiermem-pager-log-2";
+pub const MAGIC: &str = "tiermem-pager-log-3";
 
 /// The first word of a line that begins a new core, which knows no page; what is known is told behind it.
 pub const NEW_CORE: &str = "core";
@@ -242,6 +242,19 @@ fn text(event: &Event, number_of: impl FnOnce(Ticket) -> Option<u64>) -> String 
             format!("capacity {dram_pages} {} {}", watermarks.low, watermarks.high)
         }
         Event::Charged { pages } => format!("charged {pages}"),
+        Event::Planned { pages, role } => {
+            format!("planned {} {} {}", pages.first, pages.end, role_text(role))
+        }
         Event::Step { budget } => format!("step {budget}"),
+    }
+}
+
+/// The role of pages in a plan, in one word.
+fn role_text(role: Role) -> String {
+    match role {
+        Role::Held => "held".to_owned(),
+        Role::Swept { sweep, is_down: false } => format!("up-{sweep}"),
+        Role::Swept { sweep, is_down: true } => format!("down-{sweep}"),
+        Role::Free => "free".to_owned(),
     }
 }

@@ -4,9 +4,11 @@
 mod body;
 mod hand;
 mod logged;
+mod plan;
 mod replay;
 mod spaces;
 
 pub use body::{SteerError, Steered, Steering, can_steer};
 pub use logged::CoreOptions;
+pub use plan::PlanFound;
 pub use replay::{ReplayError, Replayed, replay};

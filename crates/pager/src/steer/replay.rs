@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 use std::str::FromStr;
 
-use tiermem_policy::paging::{Act, Counts, Event, Outcome, PageRange, PageState, Watermarks};
+use tiermem_policy::paging::{Act, Counts, Event, Outcome, PageRange, PageState, Role, Watermarks};
 
 use super::logged::{CoreOptions, Logged, MAGIC, NEW_CORE, act_text};
 
@@ -130,6 +130,17 @@ fn flag(word: &str) -> Option<bool> {
     }
 }
 
+/// What a plan says, in one word.
+fn role(word: &str) -> Option<Role> {
+    match word.split_once('-') {
+        Some(("up", sweep)) => Some(Role::Swept { sweep: sweep.parse().ok()?, is_down: false }),
+        Some(("down", sweep)) => Some(Role::Swept { sweep: sweep.parse().ok()?, is_down: true }),
+        _ if word == "held" => Some(Role::Held),
+        _ if word == "free" => Some(Role::Free),
+        _ => None,
+    }
+}
+
 /// The time and the event of a line; acts are known by their numbers.
 fn event(line: &str, acts: &[Act], first_act: usize) -> Option<(u64, Event)> {
     let words: Vec<&str> = line.split(' ').collect();
@@ -170,6 +181,9 @@ fn event(line: &str, acts: &[Act], first_act: usize) -> Option<(u64, Event)> {
             watermarks: Watermarks { low: low.parse().ok()?, high: high.parse().ok()? },
         },
         ("charged", [pages]) => Event::Charged { pages: pages.parse().ok()? },
+        ("planned", [first, end, role]) => {
+            Event::Planned { pages: range(first, end, RANGE_PAGES_MAX)?, role: self::role(role)? }
+        }
         ("step", [budget]) => Event::Step { budget: budget.parse().ok()? },
         _ => return None,
     };
@@ -194,6 +208,12 @@ mod tests {
         for now in 0..4000_u64 {
             let page = if now % 3 == 0 { rng.below(1000) } else { now % 1000 };
             let mut acts = Vec::new();
+            if now == 1000 {
+                let swept = Role::Swept { sweep: 1, is_down: false };
+                for (first, end, role) in [(0, 100, Role::Held), (0, 900, swept), (50, 60, Role::Free)] {
+                    core.on(Event::Planned { pages: PageRange { first, end }, role }, now, &mut acts);
+                }
+            }
             if now == 2000 && is_changed {
                 core.begin_again(&CoreOptions { evict: Some(evict::Named::Sieve), ..options }).unwrap();
                 let pages = PageRange { first: 0, end: 1000 };
@@ -282,9 +302,17 @@ mod tests {
             with(Some("> out 5 0 1 0")).starts_with(&format!("line {line}: the log has \"out 5 0 1 0\""))
         );
         assert!(with(None).contains(&format!("line {line}")));
-        for wrong in ["> fetch", "x", "5 fault 3", "5 done 99999999", "5 present 0 99999999999"] {
+        for wrong in [
+            "> fetch",
+            "x",
+            "5 fault 3",
+            "5 done 99999999",
+            "5 present 0 99999999999",
+            "5 planned 0 9 up",
+            "5 planned 9 0 held",
+        ] {
             assert!(with(Some(wrong)).contains(&format!("line {line}")), "{wrong}");
         }
-        assert!(replay(&b""[..]).is_err() && replay(&b"tiermem-pager-log-1 lru none 0 0\n"[..]).is_err());
+        assert!(replay(&b""[..]).is_err() && replay(&b"tiermem-pager-log-2 lru none 0 0\n"[..]).is_err());
     }
 }

@@ -3,12 +3,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tiermem_model::placement::Plan;
 use tiermem_place::capture::mappings::maps::{self, MapLine};
+use tiermem_place::migrate::PlannedStretch;
 use tiermem_policy::paging::{Event, PageRange, PageState};
 use tiermem_sys::page_scan::{Occupied, PageScan};
 use tiermem_sys::pidfd::PidFd;
+
+use super::plan::{FollowedPlan, PlanFound};
 
 const PAGE_LOG2: u32 = 12;
 /// An address has 57 bits at most, so a page's number within its process has 45.
@@ -23,6 +28,7 @@ const MAPS_SHARE: u32 = 20;
 pub struct Spaces {
     spaces: Vec<Space>,
     by_pid: BTreeMap<u32, usize>,
+    plan: Option<FollowedPlan>,
 }
 
 /// One process.
@@ -38,6 +44,21 @@ struct Space {
 }
 
 impl Spaces {
+    /// No process yet; a plan is told of the process that it fits.
+    pub fn new(plan: Option<Arc<Plan>>) -> Self {
+        Spaces { plan: plan.map(FollowedPlan::new), ..Spaces::default() }
+    }
+
+    /// How the plan was followed, if there is one.
+    pub fn plan_found(&self) -> Option<PlanFound> {
+        self.plan.as_ref().map(FollowedPlan::found)
+    }
+
+    /// The next scan tells the whole plan, to a core that knows nothing.
+    pub fn tell_plan_anew(&mut self) {
+        self.plan.iter_mut().for_each(FollowedPlan::begin_anew);
+    }
+
     /// The number of the page at an address of a process; `None` for memory that is left to the kernel: files, what several processes
     /// share, and processes that have gone.
     pub fn page(&mut self, pid: u32, address: u64) -> Option<u64> {
@@ -89,9 +110,17 @@ impl Spaces {
                 continue;
             }
             let before = std::mem::take(&mut space.ranges);
-            space.read();
+            let lines = space.read();
             for (first, end) in without(&before, &space.ranges) {
                 tell(Event::Unmapped { pages: pages(at, first, end) });
+            }
+            for PlannedStretch { role, start, end } in
+                self.plan.iter_mut().flat_map(|plan| plan.look(space.pid, &lines))
+            {
+                // What is left to the kernel is in no plan of ours.
+                for (start, end) in within(&space.ranges, (start, end)) {
+                    tell(Event::Planned { pages: pages(at, start, end), role });
+                }
             }
             // A process that has gone has no mappings, which was told; its number may come back as another.
             let _ = space.tell(at, &mut tell);
@@ -108,13 +137,15 @@ impl Space {
         self.ranges.get(at).is_some_and(|(start, _)| *start <= address)
     }
 
-    fn read(&mut self) {
+    /// Reads what is mapped, and returns all of it.
+    fn read(&mut self) -> Vec<MapLine> {
         let begun = Instant::now();
         let lines = fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
         let lines = maps::parse(&lines).unwrap_or_default();
         self.is_gone = lines.is_empty();
         self.ranges = joined(lines.iter().filter(|line| is_steered(line)).map(|line| (line.start, line.end)));
         self.next_read = Instant::now() + MAPS_APART.max(begun.elapsed() * MAPS_SHARE);
+        lines
     }
 
     fn tell(&self, at: usize, tell: &mut impl FnMut(Event)) -> io::Result<()> {
@@ -171,6 +202,15 @@ fn joined(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     all
 }
 
+/// The parts of a stretch that lie in ranges, which are in order.
+fn within(ranges: &[(u64, u64)], (start, end): (u64, u64)) -> impl Iterator<Item = (u64, u64)> + use<'_> {
+    let first = ranges.partition_point(|range| range.1 <= start);
+    ranges[first..]
+        .iter()
+        .map(move |range| (range.0.max(start), range.1.min(end)))
+        .take_while(|(from, to)| from < to)
+}
+
 /// The parts of ranges that lie in none of others; all are in order.
 fn without(ranges: &[(u64, u64)], others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut left = Vec::new();
@@ -202,6 +242,8 @@ mod tests {
         assert_eq!(without(&ranges, &[]), ranges);
         assert_eq!(without(&ranges, &ranges), []);
         assert_eq!(without(&ranges, &[(2, 4), (8, 22), (45, 99)]), [(0, 2), (4, 8), (22, 30), (40, 45)]);
+        assert_eq!(within(&ranges, (5, 45)).collect::<Vec<_>>(), [(5, 10), (20, 30), (40, 45)]);
+        assert_eq!(within(&ranges, (10, 20)).count() + within(&ranges, (60, 70)).count(), 0);
         assert_eq!(joined([(0, 5), (5, 7), (8, 9)].into_iter()), [(0, 7), (8, 9)]);
     }
 

@@ -40,3 +40,13 @@ pub fn executable_of(command: &[OsString]) -> Result<Executable, CaptureError> {
     let build_id = build_id::of_path(Some(&path));
     Ok(Executable { path, build_id })
 }
+
+/// Whether a process runs this program: the build-id is that of its file, or, for a program without one, the file itself.
+pub(crate) fn runs_executable(pid: u32, path: &str, build_id: Option<&str>) -> bool {
+    let link = std::fs::read_link(format!("/proc/{pid}/exe"));
+    let found = link.map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
+    match build_id {
+        Some(build_id) => build_id::of_path(Some(&found)).as_deref() == Some(build_id),
+        None => found == path,
+    }
+}

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use tiermem_model::placement::{Plan, PlannedRegion, begins_behind};
+use tiermem_model::placement::Plan;
 use tiermem_policy::placement::{
     self as placing, Act, Course, FirstTouch, Outcome, Placer, Schedule, Seen, Tier,
 };
 
 use super::mover::{Moved, Mover, Pages};
-use super::region_match::Attached;
+use super::region_match::{self, Attached, Changed, MappedRegion};
 use super::report::{Failure, Report};
 
 /// How pages are placed.
@@ -38,19 +38,6 @@ impl Placement {
         let granules_per_s = if is_still { 0.0 } else { move_bytes_per_s / plan.granule_bytes as f64 };
         Placer::new(options, first_touch, granules_per_s)
     }
-}
-
-/// A region that a program has mapped now.
-#[derive(Clone, Debug)]
-pub struct MappedRegion {
-    /// Its number, the same as long as it is there.
-    pub number: u32,
-    /// Its first address.
-    pub start: u64,
-    /// The region as the plan describes it.
-    pub described: PlannedRegion,
-    /// Its mapped stretches, start and end of each, in the order of addresses.
-    pub stretches: Vec<(u64, u64)>,
 }
 
 /// Accesses that were seen in one region.
@@ -137,26 +124,17 @@ impl<'a, P: Pages> Executor<'a, P> {
     /// # Errors
     /// If a region is not what the plan was made for, or pages cannot be moved.
     pub fn attach(&mut self, now: &[MappedRegion], bind: Bind<'_>) -> Result<(), Failure> {
-        let described: Vec<PlannedRegion> = now.iter().map(|it| it.described.clone()).collect();
-        let places = self.plan.find(&described).map_err(Failure::Misfit)?;
+        let changed = region_match::attach(self.plan, now, &mut self.attached).map_err(Failure::Misfit)?;
         let mut added = Vec::new();
-        for (planned, place) in places.into_iter().enumerate() {
-            let found = place.map(|at| {
-                let MappedRegion { number, start, described, stretches } = &now[at];
-                // Offsets of the plan count from where the region began then.
-                let behind = begins_behind(&self.plan.regions[planned], described);
-                let origin = start.saturating_add_signed(behind.saturating_neg());
-                Attached { region: *number, origin, mapped: stretches.clone() }
-            });
-            let before = std::mem::replace(&mut self.attached[planned], found.clone());
+        for Changed { planned, before, added: stretches } in changed {
             if let Some(before) = &before {
                 let (first, count) = (self.firsts[planned], self.count(planned));
-                for granule in before.lost_to(found.as_ref(), self.plan.granule_bytes, count) {
+                let found = self.attached[planned].as_ref();
+                for granule in before.lost_to(found, self.plan.granule_bytes, count) {
                     self.placer.unmapped(first + granule..first + granule + 1);
                 }
             }
-            let Some(found) = found else { continue };
-            added.extend(found.added_to(before.as_ref()).into_iter().map(|stretch| (planned, stretch)));
+            added.extend(stretches.into_iter().map(|stretch| (planned, stretch)));
         }
         for (planned, stretch) in added {
             let Some(found) = self.attached[planned].clone() else { continue };

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use tiermem_model::placement::Plan;
 use tiermem_sys::agent::Policy;
 
-use super::executor::{Executor, MappedRegion, Placement, Touched};
+use super::executor::{Executor, Placement, Touched};
 use super::fast_memory_cap::Room;
 use super::mover::ProcessPages;
+use super::region_match;
 use super::report::{Failure, Report};
 use crate::capture::live::{self, Target};
 use crate::capture::observer::{Observer, Piece};
@@ -118,12 +119,7 @@ fn after_mapping(
 
 /// Tells what is mapped now; the agent within the program asks the kernel for homes.
 fn attach(executor: &mut Executor<'_, ProcessPages>, observer: &mut Observer<'_>) -> Result<(), Failure> {
-    let planned = observer.regions.planned();
-    let region = |(number, start, described)| {
-        let stretches = observer.regions.mapped(number);
-        MappedRegion { number, start, described, stretches }
-    };
-    let now: Vec<MappedRegion> = planned.into_iter().map(region).collect();
+    let now = region_match::mapped(&mut observer.regions);
     let agent = &mut observer.agent;
     let mut bind = |start: u64, end: u64, node: u32| {
         if let Some(agent) = agent.as_mut().filter(|_| node < 64 && start < end) {

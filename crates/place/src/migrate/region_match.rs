@@ -2,6 +2,10 @@
 
 use std::ops::Range;
 
+use tiermem_model::placement::{Misfit, Plan, PlannedRegion, begins_behind};
+
+use crate::capture::mappings::regions::Regions;
+
 /// Where a region of the plan is in this run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attached {
@@ -65,6 +69,67 @@ impl Attached {
         }
         added
     }
+}
+
+/// A region that a program has mapped now.
+#[derive(Clone, Debug)]
+pub struct MappedRegion {
+    /// Its number, the same as long as it is there.
+    pub number: u32,
+    /// Its first address.
+    pub start: u64,
+    /// The region as the plan describes it.
+    pub described: PlannedRegion,
+    /// Its mapped stretches, start and end of each, in the order of addresses.
+    pub stretches: Vec<(u64, u64)>,
+}
+
+/// The regions that a program has mapped now, of its mappings.
+pub(super) fn mapped(regions: &mut Regions) -> Vec<MappedRegion> {
+    let planned = regions.planned();
+    let region = |(number, start, described)| {
+        let stretches = regions.mapped(number);
+        MappedRegion { number, start, described, stretches }
+    };
+    planned.into_iter().map(region).collect()
+}
+
+/// What has changed of a plan's region.
+#[derive(Clone, Debug)]
+pub(super) struct Changed {
+    /// The region, by its number in the plan.
+    pub planned: usize,
+    /// Where it was before, if it was there.
+    pub before: Option<Attached>,
+    /// The stretches that are mapped now and were not before.
+    pub added: Vec<(u64, u64)>,
+}
+
+/// Finds the plan's regions among the present mappings. `attached` has one entry for each of the plan's regions, which is where it is
+/// from now on. Returns what has changed, in the order of the plan's regions.
+///
+/// # Errors
+/// If a region is not what the plan was made for. Then nothing changes.
+pub(super) fn attach(
+    plan: &Plan,
+    now: &[MappedRegion],
+    attached: &mut [Option<Attached>],
+) -> Result<Vec<Changed>, Misfit> {
+    let described: Vec<PlannedRegion> = now.iter().map(|it| it.described.clone()).collect();
+    let places = plan.find(&described)?;
+    let changed = places.into_iter().zip(attached).enumerate().map(|(planned, (place, attached))| {
+        let found = place.map(|at| {
+            let MappedRegion { number, start, described, stretches } = &now[at];
+            // Offsets of the plan count from where the region began then.
+            let behind = begins_behind(&plan.regions[planned], described);
+            let origin = start.saturating_add_signed(behind.saturating_neg());
+            Attached { region: *number, origin, mapped: stretches.clone() }
+        });
+        let before = std::mem::replace(attached, found);
+        let added = attached.as_ref().map(|found| found.added_to(before.as_ref())).unwrap_or_default();
+        Changed { planned, before, added }
+    });
+    Ok(changed.collect())
 }
 
 #[cfg(test)]

@@ -37,6 +37,13 @@ pub struct View {
     pub is_prefetched: bool,
 }
 
+impl View {
+    /// Whether it lies in the first tier, was used there, and nothing keeps it there.
+    pub fn may_leave(&self) -> bool {
+        self.tier == Some(0) && !self.is_moving && !self.is_prefetched && self.pins == 0
+    }
+}
+
 impl<E: Evict> Frames<E> {
     /// No frames yet. The policy has [`super::domains`] domains.
     pub fn new(config: Config, policy: E) -> Result<Self, ConfigError> {

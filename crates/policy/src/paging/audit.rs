@@ -16,6 +16,8 @@ impl<E: Evict> Paging<E> {
             let view = self.frames.view(frame);
             let has_page = self.map.find(self.map.page_of(frame)) == Some(frame);
             assert!(has_page || view.tier.is_none(), "{frame:?} has no page and lies nowhere");
+            let is_planned = self.planned.is_stale() || self.planned.is_held(self.map.page_of(frame));
+            assert!(view.pins == 0 || has_page && view.tier == Some(0) && is_planned, "{frame:?} is pinned");
             let is_below = view.tier.is_some_and(|tier| tier > 0);
             assert!(is_below || !self.ahead.is_thrown_out(frame), "{frame:?} was thrown out and lies below");
         }

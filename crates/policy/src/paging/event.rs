@@ -2,6 +2,7 @@
 
 use super::config::Watermarks;
 use super::page_range::PageRange;
+use super::planned::Role;
 use crate::moves::{Outcome, Ticket};
 use crate::prefetch::Why;
 
@@ -79,6 +80,13 @@ pub enum Event {
     Charged {
         /// Pages.
         pages: u64,
+    },
+    /// A plan says this of these pages from now on, until they are unmapped.
+    Planned {
+        /// The pages.
+        pages: PageRange,
+        /// What it says.
+        role: Role,
     },
     /// Time to bring DRAM below its watermarks, with this many moves at most.
     Step {

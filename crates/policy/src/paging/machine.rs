@@ -5,8 +5,10 @@ use super::behind::Behind;
 use super::config::{Config, Reclaim, UNLIMITED_PAGES, Watermarks};
 use super::counts::Counts;
 use super::event::{Act, Event};
+use super::fetch_back::FetchBack;
 use super::page_map::PageMap;
 use super::page_range::PageRange;
+use super::planned::Planned;
 use super::refaults::{MoreDram, Refaults, Return};
 use super::room::Room;
 use crate::evict::Evict;
@@ -23,6 +25,8 @@ pub struct Paging<E> {
     pub(super) behind: Behind,
     pub(super) room: Room,
     pub(super) refaults: Refaults,
+    pub(super) planned: Planned,
+    pub(super) fetch_back: FetchBack,
     pub(super) counts: Counts,
     pub(super) config: Config,
     /// The tier that the kernel pages out to: the first that is not in place.
@@ -53,6 +57,8 @@ impl<E: Evict> Paging<E> {
             behind: Behind::default(),
             room: Room::new(dram_pages, prefetch.pages_ahead()),
             refaults: Refaults::default(),
+            planned: Planned::default(),
+            fetch_back: FetchBack::default(),
             counts: Counts::default(),
             swap_tier,
             frame_acts: Vec::new(),
@@ -64,6 +70,9 @@ impl<E: Evict> Paging<E> {
     /// ago a page was used count in it. Acts are added to `acts`.
     pub fn on(&mut self, event: Event, now: u64, rng: &mut Rng, acts: &mut Vec<Act>) {
         let mut along = Along { now, rng, acts };
+        if !matches!(event, Event::Planned { .. }) {
+            self.renew_plan();
+        }
         match event {
             Event::Fault { page, major, write } => self.fault(page, major, write, &mut along),
             Event::Used { page, write } => self.used(page, write, &mut along),
@@ -76,7 +85,11 @@ impl<E: Evict> Paging<E> {
             Event::Unmapped { pages } => self.unmapped(pages),
             Event::Settled { ticket, outcome } => self.settled(ticket, outcome, &mut along),
             Event::Capacity { dram_pages, watermarks } => self.set_dram(dram_pages, watermarks),
-            Event::Charged { pages } => self.charged(pages),
+            Event::Charged { pages } => {
+                self.charged(pages);
+                self.fetch_back(&mut along);
+            }
+            Event::Planned { pages, role } => return self.plan(pages, role),
             Event::Step { budget } => self.step(budget, &mut along),
         }
         self.translate(along.acts);
@@ -103,6 +116,7 @@ impl<E: Evict> Paging<E> {
             found => found,
         };
         self.count_use(found);
+        self.used_by_plan(page, found);
         match (found, before.tier) {
             (Demand::Miss, _) if major => {
                 self.counts.faults += 1;
@@ -114,12 +128,13 @@ impl<E: Evict> Paging<E> {
         }
         self.is_back(frame, found, major);
         self.ahead.forgive(frame);
-        self.ahead.prefetcher.demand(page, found, &mut self.ahead.wanted);
+        self.demand(page, found, major);
         let room = self.frames.faulted_in(frame, write, along.now, along.rng, &mut self.frame_acts);
         if found == Demand::Miss && !before.is_moving {
             self.ahead.prefetcher.filled(page, Why::Demand);
             self.has_come();
         }
+        self.hold(frame, page);
         self.wish(room, along);
         if found.is_first() {
             self.came(frame, page, before.tier.is_some(), along);
@@ -134,11 +149,24 @@ impl<E: Evict> Paging<E> {
         let found = self.frames.demand_of(frame);
         self.count_use(found);
         self.is_back(frame, found, false);
+        self.used_by_plan(page, found);
         self.frames.faulted_in(frame, write, along.now, along.rng, &mut self.frame_acts);
-        self.ahead.prefetcher.demand(page, found, &mut self.ahead.wanted);
+        self.demand(page, found, false);
         self.wish(None, along);
         if found.is_first() {
             self.came(frame, page, true, along);
+        }
+    }
+
+    /// Wishes for what comes after a page: by the plan where it says so, else by the prefetcher.
+    fn demand(&mut self, page: u64, found: Demand, is_read: bool) {
+        let is_on_path = found.is_first() && {
+            let is_missed = is_read && found == Demand::Miss;
+            self.planned.path_of(page).is_some_and(|path| path.used(page, is_missed))
+        };
+        let has_fetched = self.is_fetched_by_plan() && self.fetch_by_plan(page, found, is_on_path);
+        if !has_fetched {
+            self.ahead.prefetcher.demand(page, found, &mut self.ahead.wanted);
         }
     }
 
@@ -294,6 +322,7 @@ impl<E: Evict> Paging<E> {
             + self.ahead.metadata_bytes()
             + self.behind.metadata_bytes()
             + self.refaults.metadata_bytes();
-        self.frames.metadata_bytes() + self.map.bytes() + policies
+        let plan = self.planned.metadata_bytes() + self.fetch_back.metadata_bytes();
+        self.frames.metadata_bytes() + self.map.bytes() + policies + plan
     }
 }

@@ -10,8 +10,8 @@
 //!   Used, Referenced ─────┤                      │              ├──> Settled, with the ticket of the act
 //!   Found (a page scan) ──┼──> Paging::on ───────┤              │
 //!   Discarded, Unmapped ──┤                      └──> Fetch ────┘
-//!   Capacity, Charged, ───┤
-//!   Step                  ┘
+//!   Capacity, Charged ────┤
+//!   Planned, Step ────────┘
 //! ```
 //!
 //! **A fault has been answered already.** The kernel has brought the page in, whether there was room by the count here or not. So
@@ -41,8 +41,13 @@
 //!
 //! **More DRAM** ([`refaults`]). Each page that comes back tells how much more DRAM would have kept it.
 //!
+//! **Plans** ([`Role`]). A plan names pages that are held, and pages that are swept in order, again and again. What is held is pinned in
+//! DRAM, as far as there is room for it. A sweep ([`path`]) tells by its faults, and by first uses of what was fetched for it, where
+//! the program is: what comes next is fetched, whatever lies between, and what was passed leaves while DRAM is full. A program that
+//! does not follow its plan has nothing fetched and nothing dropped.
+//!
 //! Invariants, held by [`Paging::audit`]: a frame and its page know each other; a frame without a page lies nowhere; pages that a
-//! prefetch threw out lie below.
+//! prefetch threw out lie below; what is pinned is held, and lies in DRAM.
 
 mod ahead;
 mod audit;
@@ -50,9 +55,13 @@ mod behind;
 mod config;
 mod counts;
 mod event;
+mod fetch_back;
+mod follow_plan;
 mod machine;
 mod page_map;
 mod page_range;
+mod path;
+mod planned;
 mod reconcile;
 mod refaults;
 mod room;
@@ -64,6 +73,7 @@ pub use counts::Counts;
 pub use event::{Act, Event, PageState};
 pub use machine::Paging;
 pub use page_range::PageRange;
+pub use planned::Role;
 pub use refaults::{MoreDram, Saved};
 
 pub use crate::moves::{Outcome, Ticket};

@@ -20,4 +20,11 @@ impl PageRange {
     pub fn holds(&self, page: u64) -> bool {
         self.first <= page && page < self.end
     }
+
+    /// The parts of it that lie outside of another.
+    pub(super) fn without(self, other: PageRange) -> impl Iterator<Item = PageRange> {
+        let before = PageRange { end: self.end.min(other.first), ..self };
+        let behind = PageRange { first: self.first.max(other.end), ..self };
+        [before, behind].into_iter().filter(|part| part.first < part.end)
+    }
 }

@@ -21,6 +21,7 @@ impl<E: Evict> Paging<E> {
                 self.ahead.forgive(frame);
                 self.ahead.prefetcher.filled(self.map.page_of(frame), settled.why);
                 self.owe(settled.why);
+                self.hold(frame, self.map.page_of(frame));
             }
             End::Arrived { .. } | End::Zero if !rises => {
                 self.counts.paged_out += 1;
@@ -40,6 +41,7 @@ impl<E: Evict> Paging<E> {
             // The fetch failed, and the program has fetched the page itself meanwhile.
             End::Stayed if settled.awaited => {
                 self.frames.found(frame, 0, along.now, &mut self.frame_acts);
+                self.hold(frame, self.map.page_of(frame));
             }
             // Its page is gone, or it moved between slower tiers.
             _ => {}
@@ -69,6 +71,8 @@ impl<E: Evict> Paging<E> {
     /// The kernel has taken a page by itself.
     pub(super) fn evicted_by_kernel(&mut self, frame: Frame, page: u64, now: u64) {
         let unused_prefetch = self.frames.view(frame).is_prefetched;
+        self.let_go(frame);
+        self.taken_by_kernel(page);
         self.counts.kernel_evicted += 1;
         self.counts.prefetch_unused += u64::from(unused_prefetch);
         self.frames.found(frame, self.swap_tier, now, &mut self.frame_acts);
@@ -96,6 +100,7 @@ impl<E: Evict> Paging<E> {
                     self.refaults.is_back(frame, Return::Free);
                     self.ahead.forgive(frame);
                     self.frames.found(frame, 0, along.now, &mut self.frame_acts);
+                    self.hold(frame, page);
                 }
                 PageState::Swapped if tier.is_none() => {
                     self.refaults.has_left(frame);
@@ -113,6 +118,7 @@ impl<E: Evict> Paging<E> {
 
     pub(super) fn discarded(&mut self, pages: PageRange) {
         self.each(pages, |paging, _, frame| {
+            paging.let_go(frame);
             paging.frames.discard(frame, &mut paging.frame_acts);
             paging.ahead.forgive(frame);
             paging.refaults.forget(frame);
@@ -120,6 +126,7 @@ impl<E: Evict> Paging<E> {
     }
 
     pub(super) fn unmapped(&mut self, pages: PageRange) {
+        self.planned.forget(pages);
         self.discarded(pages);
         self.each(pages, |paging, page, _| paging.map.take(page));
     }

@@ -42,6 +42,11 @@ impl Room {
             && others < u64::from(self.dram_pages / OTHERS_ONE_OF)
     }
 
+    /// Pages that are fetched ahead of a sweep, or have come for it, at most.
+    pub fn pages_ahead(&self) -> u32 {
+        self.pages_ahead
+    }
+
     fn used_pages(&self, known_pages: u32) -> u64 {
         self.charged_pages.unwrap_or(known_pages.into())
     }

@@ -15,6 +15,9 @@ impl<E: Evict> Paging<E> {
             return;
         }
         self.behind.came(frame);
+        if self.planned.path_of(page).is_some_and(|path| path.is_followed()) {
+            return self.pass_by_plan(page, along);
+        }
         if !was_below {
             return;
         }
@@ -75,7 +78,7 @@ impl<E: Evict> Paging<E> {
 
     fn may_leave(&self, page: u64) -> bool {
         let view = self.map.find(page).map(|frame| self.frames.view(frame));
-        view.is_some_and(|view| view.tier == Some(0) && !view.is_moving && !view.is_prefetched)
+        view.is_some_and(|view| view.may_leave())
     }
 
     fn send_away(&mut self, page: u64, along: &mut Along<'_>) -> bool {

@@ -28,17 +28,20 @@ pub enum Named {
     Leap(LeapParameters),
     /// [`super::readahead`].
     Readahead(ReadaheadParameters),
+    /// What a plan says comes next, which its driver knows ([`crate::paging`]); for the rest, and without a plan, [`super::readahead`].
+    Plan(ReadaheadParameters),
 }
 
 impl Named {
     /// Each of them once, in the order of their names' table, with default parameters.
-    pub const ALL: [Named; 6] = [
+    pub const ALL: [Named; 7] = [
         Named::None,
         Named::NextN(NextNParameters::DEFAULT),
         Named::FeedbackDirected(FeedbackParameters::DEFAULT),
         Named::BestOffset(BestOffsetParameters::DEFAULT),
         Named::Leap(LeapParameters::DEFAULT),
         Named::Readahead(ReadaheadParameters::DEFAULT),
+        Named::Plan(ReadaheadParameters::DEFAULT),
     ];
 
     /// The name, without the parameters.
@@ -50,17 +53,19 @@ impl Named {
             Named::BestOffset(_) => "best-offset",
             Named::Leap(_) => "leap",
             Named::Readahead(_) => "readahead",
+            Named::Plan(_) => "plan",
         }
     }
 
     /// The same for a cache of so many pages: what is read ahead at once takes a small part of it.
     pub fn within(self, cache_pages: u32) -> Self {
+        let within = |parameters: ReadaheadParameters| {
+            let most = (cache_pages / WINDOW_ONE_OF).max(parameters.window_min);
+            ReadaheadParameters { window_max: parameters.window_max.min(most), ..parameters }
+        };
         match self {
-            Named::Readahead(parameters) => {
-                let most = (cache_pages / WINDOW_ONE_OF).max(parameters.window_min);
-                let window_max = parameters.window_max.min(most);
-                Named::Readahead(ReadaheadParameters { window_max, ..parameters })
-            }
+            Named::Readahead(parameters) => Named::Readahead(within(parameters)),
+            Named::Plan(parameters) => Named::Plan(within(parameters)),
             other => other,
         }
     }
@@ -68,7 +73,7 @@ impl Named {
     /// Pages that are on their way, or have come and wait for their use, for one stream of demands at most; 0 where that is a few.
     pub fn pages_ahead(self) -> u32 {
         match self {
-            Named::Readahead(parameters) => 2 * parameters.window_max,
+            Named::Readahead(parameters) | Named::Plan(parameters) => 2 * parameters.window_max,
             _ => 0,
         }
     }
@@ -81,7 +86,9 @@ impl Named {
             Named::FeedbackDirected(parameters) => Prefetcher::FeedbackDirected(Feedback::new(parameters)),
             Named::BestOffset(parameters) => Prefetcher::BestOffset(BestOffset::new(parameters)),
             Named::Leap(parameters) => Prefetcher::Leap(Leap::new(parameters)),
-            Named::Readahead(parameters) => Prefetcher::Readahead(Readahead::new(parameters)),
+            Named::Readahead(parameters) | Named::Plan(parameters) => {
+                Prefetcher::Readahead(Readahead::new(parameters))
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_policy::evict::Evict;
-use tiermem_policy::paging::{Act, Event, Outcome, PageRange, PageState, Paging, Ticket, Watermarks};
+use tiermem_policy::paging::{Act, Event, Outcome, PageRange, PageState, Paging, Role, Ticket, Watermarks};
 
 /// Pages in these tests: two stretches, apart from each other, and across the borders of the map's chunks.
 pub const PAGES: u64 = 24;
@@ -26,6 +26,16 @@ fn range() -> impl Strategy<Value = PageRange> {
         0 => PageRange { first: page(first), end: u64::MAX },
         _ => PageRange { first: page(first), end: page(first) + pages },
     })
+}
+
+/// What a plan says, which no naive twin knows.
+pub fn planned() -> impl Strategy<Value = Op> {
+    let role = prop_oneof![
+        2 => Just(Role::Held),
+        2 => (0u16..2, any::<bool>()).prop_map(|(sweep, is_down)| Role::Swept { sweep, is_down }),
+        1 => Just(Role::Free),
+    ];
+    (range(), role).prop_map(|(pages, role)| Op::Event(Event::Planned { pages, role }))
 }
 
 /// A range that is short, as each of its pages is given a frame.

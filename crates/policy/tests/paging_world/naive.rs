@@ -409,6 +409,8 @@ impl Naive {
                 (self.dram, self.watermarks) = (dram_pages, Watermarks { low: low.min(high), high });
                 self.limit = dram_pages;
             }
+            // Plans are tested by themselves.
+            Op::Event(Event::Planned { .. }) => {}
             Op::Event(Event::Charged { pages }) => {
                 let others = (pages as u32).saturating_sub(self.in_dram()).min(self.limit / 2);
                 self.dram = self.limit - others;

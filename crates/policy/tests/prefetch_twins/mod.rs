@@ -524,6 +524,6 @@ pub fn naive(prefetcher: Named) -> Box<dyn Naive> {
         Named::FeedbackDirected(parameters) => Box::new(Feedback::new(parameters)),
         Named::BestOffset(parameters) => Box::new(BestOffset::new(parameters)),
         Named::Leap(parameters) => Box::new(Leap::new(parameters)),
-        Named::Readahead(parameters) => Box::new(Readahead::new(parameters)),
+        Named::Readahead(parameters) | Named::Plan(parameters) => Box::new(Readahead::new(parameters)),
     }
 }

@@ -13,6 +13,7 @@
 pub mod belady;
 mod counts;
 pub mod fixed;
+pub mod plans;
 pub mod replay;
 mod slices;
 pub mod touches;
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tiermem_policy::evict::Named;
 use tiermem_policy::frames::{self, TierConfig};
-use tiermem_policy::paging::{Config, PageRange, Reclaim, Watermarks};
+use tiermem_policy::paging::{Config, PageRange, Reclaim, Role, Watermarks};
 use tiermem_policy::prefetch;
 
 pub use counts::Counts;
@@ -83,6 +84,8 @@ pub struct Memory {
     pub fetch_delay: u64,
     /// Whether sweeps drop what they have passed. Orders that know the trace need not.
     pub drop_behind: bool,
+    /// What a plan says of pages, the most important first. Orders that know the trace need none.
+    pub plan: Vec<(PageRange, Role)>,
     /// For orders that draw, and for what is drawn to see whether dropping pays.
     pub seed: u64,
 }

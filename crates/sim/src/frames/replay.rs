@@ -121,6 +121,10 @@ impl Run<'_> {
             acts: Vec::new(),
         };
         driver.number_pages(has_data)?;
+        let knows_trace = matches!(self.setup.order, Order::Belady | Order::Fixed);
+        for (pages, role) in self.memory.plan.iter().copied().filter(|_| !knows_trace) {
+            driver.tell(Event::Planned { pages, role });
+        }
         let mut begin = 0;
         let all = [self.touches.touches().len() as u32];
         let ends = if self.touches.slice_ends().is_empty() { &all } else { self.touches.slice_ends() };

@@ -8,7 +8,7 @@ use super::ReadOptions;
 use super::core::info::{FormatInfo, Open, Opened};
 use super::wanted::Addresses;
 use crate::TraceError;
-use crate::recording::{Recording, Sample, journal};
+use crate::recording::{Recording, journal};
 use crate::trace::{Extent, Records};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
@@ -45,15 +45,7 @@ impl Records for JournalRecords {
     fn read(&mut self, out: &mut Vec<Access>, max: usize) -> Result<(), TraceError> {
         let Recording { head, samples } = &self.recording;
         let end = samples.len().min(self.next.saturating_add(max));
-        let access = |sample: &Sample| Access {
-            time_ns: head.slices[sample.slice as usize].start_ns,
-            op: sample.op,
-            key: head.regions[sample.region as usize].first_key().wrapping_add(sample.offset),
-            size: sample.bytes,
-            tenant: sample.region,
-            ..Access::default()
-        };
-        out.extend(samples[self.next..end].iter().map(access));
+        out.extend(samples[self.next..end].iter().map(|sample| head.access(sample)));
         self.next = end;
         Ok(())
     }

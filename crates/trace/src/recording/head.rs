@@ -1,8 +1,9 @@
 //! Head of a recording: the program, its regions, slices, sources and cost.
 
 use serde::{Deserialize, Serialize};
+use tiermem_base::Access;
 
-use super::{Rss, Sites};
+use super::{Rss, Sample, Sites};
 
 /// Metadata of a recording, stored as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -162,6 +163,20 @@ pub struct Region {
     pub first_slice: u32,
     /// The last slice in which it was there.
     pub last_slice: u32,
+}
+
+impl Head {
+    /// A sample as an access of a trace.
+    pub fn access(&self, sample: &Sample) -> Access {
+        Access {
+            time_ns: self.slices[sample.slice as usize].start_ns,
+            op: sample.op,
+            key: self.regions[sample.region as usize].first_key().wrapping_add(sample.offset),
+            size: sample.bytes,
+            tenant: sample.region,
+            ..Access::default()
+        }
+    }
 }
 
 impl Region {

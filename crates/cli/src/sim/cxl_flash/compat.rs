@@ -35,8 +35,9 @@ pub fn refused(device: &Device) -> Option<ConfigError> {
     {
         return refuse("prefetch.next_n", "the degree is 4 and the offset 16");
     }
-    if matches!(device.prefetcher, Prefetcher::Readahead(_)) {
-        return refuse("prefetch.kind", "readahead is not one of the prefetchers");
+    if matches!(device.prefetcher, Prefetcher::Readahead(_) | Prefetcher::Plan(_)) {
+        let reason = format!("{} is not one of the prefetchers", device.prefetcher.name());
+        return refuse("prefetch.kind", &reason);
     }
     None
 }
@@ -114,7 +115,7 @@ fn settings(device: &Device) -> Settings {
     };
     let prefetch = match device.prefetcher {
         // What it does not have was refused.
-        Prefetcher::None | Prefetcher::Readahead(_) => Kind::None,
+        Prefetcher::None | Prefetcher::Readahead(_) | Prefetcher::Plan(_) => Kind::None,
         Prefetcher::NextN(_) => Kind::NextN,
         Prefetcher::FeedbackDirected(_) => Kind::FeedbackDirected,
         Prefetcher::BestOffset(_) => Kind::BestOffset,

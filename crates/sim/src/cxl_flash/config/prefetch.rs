@@ -206,11 +206,14 @@ impl Prefetch {
                 let Leap { history, splits, window_max } = self.leap;
                 Named::Leap(LeapParameters { history, splits, window_max })
             }
-            Named::Readahead(_) => {
-                let Readahead { streams, gap, window_min, window_max } = self.readahead;
-                Named::Readahead(ReadaheadParameters { streams, gap_pages: gap, window_min, window_max })
-            }
+            Named::Readahead(_) => Named::Readahead(self.readahead()),
+            Named::Plan(_) => Named::Plan(self.readahead()),
         })
+    }
+
+    fn readahead(&self) -> ReadaheadParameters {
+        let Readahead { streams, gap, window_min, window_max } = self.readahead;
+        ReadaheadParameters { streams, gap_pages: gap, window_min, window_max }
     }
 
     /// All numbers are in their range, whichever prefetcher it is.
