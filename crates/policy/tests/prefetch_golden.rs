@@ -385,7 +385,7 @@ fn the_default_parameters_are_the_papers() {
     assert_eq!(Feedback::new(FeedbackParameters::DEFAULT).level(), 2);
     assert_eq!(
         Named::ALL.map(Named::name),
-        ["none", "next-n", "feedback-directed", "best-offset", "leap", "readahead"]
+        ["none", "next-n", "feedback-directed", "best-offset", "leap", "readahead", "plan"]
     );
 }
 

@@ -10,13 +10,13 @@ impl<E: Evict> Paging<E> {
     /// # Panics
     /// If one does not hold.
     pub fn audit(&self) {
-        self.frames.audit();
-        self.map.audit();
-        for frame in (0..self.map.frames()).map(Frame) {
-            let view = self.frames.view(frame);
-            let has_page = self.map.find(self.map.page_of(frame)) == Some(frame);
+        self.pages.frames.audit();
+        self.pages.map.audit();
+        for frame in (0..self.pages.map.frames()).map(Frame) {
+            let view = self.pages.frames.view(frame);
+            let has_page = self.pages.map.find(self.pages.map.page_of(frame)) == Some(frame);
             assert!(has_page || view.tier.is_none(), "{frame:?} has no page and lies nowhere");
-            let is_planned = self.planned.is_stale() || self.planned.is_held(self.map.page_of(frame));
+            let is_planned = self.plan.may_hold(self.pages.map.page_of(frame));
             assert!(view.pins == 0 || has_page && view.tier == Some(0) && is_planned, "{frame:?} is pinned");
             let is_below = view.tier.is_some_and(|tier| tier > 0);
             assert!(is_below || !self.ahead.is_thrown_out(frame), "{frame:?} was thrown out and lies below");

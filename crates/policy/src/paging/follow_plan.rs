@@ -3,146 +3,174 @@
 use std::ops::ControlFlow;
 
 use super::config::Watermarks;
-use super::machine::{Along, Paging};
+use super::fetch_back::FetchBack;
 use super::page_range::PageRange;
+use super::pages::{Along, Pages};
 use super::path::Lies;
-use super::planned::Role;
+use super::planned::{Planned, Role};
 use crate::evict::Evict;
 use crate::frames::Frame;
-use crate::prefetch::{self, Demand};
+use crate::prefetch::Demand;
 
 /// One page in so many of DRAM is left to what no plan names, whatever a plan holds.
 const UNPLANNED_ONE_OF: u32 = 16;
 /// Pages of a held range that are fetched when the program faults in it: 1 MiB.
 const HELD_AHEAD_PAGES: u64 = 256;
 
-impl<E: Evict> Paging<E> {
+/// A plan, and what follows from it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FollowedPlan {
+    planned: Planned,
+    fetch_back: FetchBack,
+}
+
+impl FollowedPlan {
     /// A plan says this of some pages from now on.
-    pub(super) fn plan(&mut self, pages: PageRange, role: Role) {
+    pub fn tell(&mut self, pages: PageRange, role: Role) {
         self.planned.tell(pages, role);
+    }
+
+    /// These pages are mapped no longer.
+    pub fn forget(&mut self, pages: PageRange) {
+        self.planned.forget(pages);
+    }
+
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.planned.is_empty()
     }
 
     /// Does what follows from a plan that was told, or from another capacity. What is held is pinned where it lies in DRAM: so no order
     /// names it as a victim, and nothing drops it.
-    pub(super) fn renew_plan(&mut self) {
+    pub fn renew<E: Evict>(&mut self, pages: &mut Pages<E>) {
         if self.planned.is_empty() && !self.planned.is_stale() {
             return;
         }
-        self.planned.limit_held(self.held_pages_max());
+        self.planned.limit_held(held_pages_max(pages));
         if !self.planned.is_stale() {
             return;
         }
         let before = self.planned.held().to_vec();
         self.planned.renew();
-        let now = self.planned.held().to_vec();
         for range in before {
-            self.each(range, |paging, page, frame| {
-                if !paging.planned.is_held(page) {
-                    paging.let_go(frame);
+            pages.each(range, |pages, page, frame| {
+                if !self.planned.is_held(page) {
+                    pages.frames.unpin(frame);
                 }
             });
         }
-        for range in now {
-            self.each(range, |paging, page, frame| paging.hold(frame, page));
+        for range in self.planned.held() {
+            pages.each(*range, |pages, page, frame| self.hold(frame, page, pages));
         }
-    }
-
-    /// Room must be left for what passes, for what is fetched ahead of it, and for what no plan names.
-    fn held_pages_max(&self) -> u64 {
-        let dram_pages = self.room.dram_pages;
-        let left = Watermarks::of(dram_pages).high
-            + self.room.pages_ahead()
-            + self.lag_pages()
-            + dram_pages / UNPLANNED_ONE_OF;
-        dram_pages.saturating_sub(left).into()
-    }
-
-    /// Pages between a program on its path and what leaves behind it: as many as may be fetched ahead of it.
-    fn lag_pages(&self) -> u32 {
-        self.room.pages_ahead() / 2
     }
 
     /// A page is in DRAM: it stays there if a plan says so.
-    pub(super) fn hold(&mut self, frame: Frame, page: u64) {
-        let view = self.frames.view(frame);
+    pub fn hold<E: Evict>(&self, frame: Frame, page: u64, pages: &mut Pages<E>) {
+        let view = pages.frames.view(frame);
         if view.tier == Some(0) && view.pins == 0 && self.planned.is_held(page) {
-            self.frames.pin(frame);
+            pages.frames.pin(frame);
         }
     }
 
-    /// A page is held no longer, or is not in DRAM.
-    pub(super) fn let_go(&mut self, frame: Frame) {
-        self.frames.unpin(frame);
+    /// Whether a page may be pinned.
+    pub fn may_hold(&self, page: u64) -> bool {
+        self.planned.is_stale() || self.planned.is_held(page)
     }
 
-    /// Whether a plan says what is fetched ahead.
-    pub(super) fn is_fetched_by_plan(&self) -> bool {
-        matches!(self.config.prefetch, prefetch::Named::Plan(_)) && !self.planned.is_empty()
+    /// A page was used for the first time since it came to DRAM. `is_missed`: it had to be read, and nobody had fetched it. Returns
+    /// whether the program goes on by that along a path.
+    pub fn used(&mut self, page: u64, is_missed: bool) -> bool {
+        self.planned.path_of(page).is_some_and(|path| path.used(page, is_missed))
+    }
+
+    /// Whether a page lies on a path that the program follows.
+    pub fn is_on_followed_path(&mut self, page: u64) -> bool {
+        self.planned.path_of(page).is_some_and(|path| path.is_followed())
     }
 
     /// A page is used: wishes for those that come after it, if the plan says which. `goes_on`: the program goes on along the page's path.
-    pub(super) fn fetch_by_plan(&mut self, page: u64, found: Demand, goes_on: bool) -> bool {
-        let Paging { planned, map, frames, ahead, swap_tier, room, .. } = self;
+    pub fn fetch_ahead<E: Evict>(
+        &mut self,
+        (page, found, goes_on): (u64, Demand, bool),
+        pages: &mut Pages<E>,
+        wanted: &mut Vec<u64>,
+    ) -> bool {
+        let Pages { map, frames, swap_tier, room, .. } = pages;
         let mut lies = |page: u64| match map.get(page).map(|frame| frames.view(frame)) {
             Some(view) if view.tier == Some(*swap_tier) && !view.is_moving => Lies::Below,
             Some(view) if view.pins > 0 => Lies::Stays,
             _ => Lies::Here,
         };
-        if let Some(path) = planned.path_of(page) {
+        if let Some(path) = self.planned.path_of(page) {
             if goes_on {
-                path.fetch_ahead(room.pages_ahead() / 2, lies, &mut ahead.wanted);
+                path.fetch_ahead(room.pages_ahead() / 2, lies, wanted);
             }
             return goes_on;
         }
-        let Some(held) = planned.held_around(page).filter(|_| found == Demand::Miss) else { return false };
+        let held = self.planned.held_around(page).filter(|_| found == Demand::Miss);
+        let Some(held) = held else { return false };
         let end = held.end.min(page.saturating_add(HELD_AHEAD_PAGES));
-        ahead.wanted.extend((page + 1..end).filter(|page| lies(*page) == Lies::Below));
+        wanted.extend((page + 1..end).filter(|page| lies(*page) == Lies::Below));
         true
     }
 
     /// The kernel has taken a page. On a path it is fetched again when the program comes to it.
-    pub(super) fn taken_by_kernel(&mut self, page: u64) {
+    pub fn taken_by_kernel(&mut self, page: u64) {
         if self.planned.is_held(page) && self.planned.path_of(page).is_none() {
             self.fetch_back.add(page);
         }
     }
 
     /// A page that was fetched ahead has paid for that.
-    pub(super) fn used_by_plan(&mut self, page: u64, found: Demand) {
+    pub fn has_paid(&mut self, page: u64, found: Demand) {
         if matches!(found, Demand::PrefetchHit | Demand::LatePrefetch) && self.planned.is_held(page) {
             self.fetch_back.used();
         }
     }
 
-    /// Fetches back what the kernel has taken of what is held.
-    pub(super) fn fetch_back(&mut self, along: &mut Along<'_>) {
+    /// Wishes for what the kernel has taken of what is held.
+    pub fn fetch_back<E: Evict>(&mut self, pages: &Pages<E>, wanted: &mut Vec<u64>) {
         while let Some(page) = self.fetch_back.next() {
-            match self.planned.is_held(page) && self.tier(page) == Some(self.swap_tier) {
-                true => self.ahead.wanted.push(page),
+            let tier = pages.map.find(page).and_then(|frame| pages.frames.view(frame).tier);
+            match self.planned.is_held(page) && tier == Some(pages.swap_tier) {
+                true => wanted.push(page),
                 false => self.fetch_back.used(),
             }
-        }
-        if !self.ahead.wanted.is_empty() {
-            self.wish(None, along);
         }
     }
 
     /// What the program has passed on a path leaves, while DRAM is full.
-    pub(super) fn pass_by_plan(&mut self, page: u64, along: &mut Along<'_>) {
-        let lag_pages = self.lag_pages().into();
-        let Paging { planned, map, frames, room, counts, frame_acts, .. } = self;
-        let Some(path) = planned.path_of(page).filter(|_| room.is_full(frames.space().used(0))) else {
-            return;
-        };
+    pub fn pass<E: Evict>(&mut self, page: u64, pages: &mut Pages<E>, along: &mut Along<'_>) {
+        let lag_pages = lag_pages(pages).into();
+        let Some(path) = self.planned.path_of(page).filter(|_| pages.is_full()) else { return };
         path.leave_passed(lag_pages, |page| {
-            let frame = map.get(page).filter(|frame| frames.view(*frame).may_leave());
-            if frame.and_then(|frame| frames.send_down(frame, along.now, along.rng, frame_acts)).is_some() {
-                counts.dropped_behind += 1;
-                room.has_left();
-            }
+            pages.counts.dropped_behind += u64::from(pages.send_away(page, along));
             // What is under way out of DRAM is taken for gone.
-            let used_pages = frames.space().used(0) - frames.space().leaving(0);
-            if room.is_full(used_pages) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            let space = pages.frames.space();
+            match pages.room.is_full(space.used(0) - space.leaving(0)) {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
         });
     }
+
+    /// Bytes held.
+    pub fn metadata_bytes(&self) -> u64 {
+        self.planned.metadata_bytes() + self.fetch_back.metadata_bytes()
+    }
+}
+
+/// Room must be left for what passes, for what is fetched ahead of it, and for what no plan names.
+fn held_pages_max<E: Evict>(pages: &Pages<E>) -> u64 {
+    let dram_pages = pages.room.dram_pages;
+    let left = Watermarks::of(dram_pages).high
+        + pages.room.pages_ahead()
+        + lag_pages(pages)
+        + dram_pages / UNPLANNED_ONE_OF;
+    dram_pages.saturating_sub(left).into()
+}
+
+/// Pages between a program on its path and what leaves behind it: as many as may be fetched ahead of it.
+fn lag_pages<E: Evict>(pages: &Pages<E>) -> u32 {
+    pages.room.pages_ahead() / 2
 }

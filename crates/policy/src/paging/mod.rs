@@ -60,6 +60,7 @@ mod follow_plan;
 mod machine;
 mod page_map;
 mod page_range;
+mod pages;
 mod path;
 mod planned;
 mod reconcile;

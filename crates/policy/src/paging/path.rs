@@ -270,7 +270,7 @@ mod tests {
         // Of what was passed over, something has left meanwhile.
         wanted.clear();
         assert!(path.used(5002, true));
-        let lies = |page: u64| if page % 2 == 0 { Lies::Below } else { Lies::Here };
+        let lies = |page: u64| if page.is_multiple_of(2) { Lies::Below } else { Lies::Here };
         path.fetch_ahead(128, lies, &mut wanted);
         assert_eq!(wanted, (5003..5035).filter(|page| page % 2 == 0).collect::<Vec<_>>());
     }

@@ -1,6 +1,7 @@
 //! Wishes of the prefetcher: sent for where there is room, or waiting for it.
 
-use super::machine::{Along, Paging};
+use super::machine::Paging;
+use super::pages::Along;
 use crate::evict::Evict;
 use crate::frames::Wish;
 use crate::moves::{Outcome, Ticket};
@@ -39,18 +40,18 @@ impl<E: Evict> Paging<E> {
 
     fn send_for_wishes(&mut self, along: &mut Along<'_>) {
         // Where room is made for each wish, the next one must see where the one before entered the order.
-        let one_by_one = self.frames.watermarks(0).0 == 0;
+        let one_by_one = self.pages.frames.watermarks(0).0 == 0;
         while let Some(page) = self.ahead.wishes.pop_front() {
-            let frame = match self.map.get(page) {
-                None if self.config.stored.holds(page) => self.give(page, along.now),
+            let frame = match self.pages.map.get(page) {
+                None if self.pages.stored.holds(page) => self.give(page, along.now),
                 known => known,
             };
             let Some(frame) = frame else { continue };
             let insertion = self.ahead.prefetcher.insertion();
-            match self.frames.prefetch(frame, insertion, along.now, along.rng, &mut self.frame_acts) {
+            match self.pages.frames.prefetch(frame, insertion, along.now, along.rng, &mut self.pages.acts) {
                 Wish::Sent(ticket) => {
-                    self.counts.prefetched += 1;
-                    self.has_come();
+                    self.pages.counts.prefetched += 1;
+                    self.pages.has_come();
                     self.ahead.prefetcher.issued(page);
                     if one_by_one {
                         self.ahead.waits_for = Some(ticket);
