@@ -102,7 +102,7 @@ pub fn plan(
         phases: Vec::new(),
         ..drafts.first().cloned().unwrap_or_default()
     };
-    let mut best = (nothing, without);
+    let mut best = (nothing, without.clone());
     for (draft, counts) in drafts.into_iter().zip(with) {
         // Doing nothing comes first, so that it wins where nothing is better.
         if speed.waiting_s(&counts) < speed.waiting_s(&best.1) {
