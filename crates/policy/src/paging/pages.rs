@@ -1,0 +1,155 @@
+//! Pages: the frame of each, what DRAM has room for, and what is sent away.
+
+use super::config::{Config, Reclaim, UNLIMITED_PAGES, Watermarks};
+use super::counts::Counts;
+use super::event::Act;
+use super::page_map::{CHUNK, PageMap};
+use super::page_range::PageRange;
+use super::refaults::Refaults;
+use super::room::Room;
+use crate::evict::Evict;
+use crate::frames::{self, ConfigError, Frame, Frames};
+use tiermem_base::Rng;
+
+/// What comes along with an event.
+#[derive(Debug)]
+pub(super) struct Along<'a> {
+    pub now: u64,
+    pub rng: &'a mut Rng,
+    pub acts: &'a mut Vec<Act>,
+}
+
+/// The pages of a program, where each of them lies, and which move.
+#[derive(Clone, Debug)]
+pub(super) struct Pages<E> {
+    pub frames: Frames<E>,
+    pub map: PageMap,
+    pub room: Room,
+    pub refaults: Refaults,
+    pub counts: Counts,
+    /// Pages that hold data in the last tier though none of them was seen yet.
+    pub stored: PageRange,
+    /// The tier that the kernel pages out to: the first that is not in place.
+    pub swap_tier: u8,
+    reclaim: Reclaim,
+    /// Acts of the frames, until they are translated.
+    pub acts: Vec<frames::Act>,
+}
+
+impl<E: Evict> Pages<E> {
+    pub fn new(config: &Config, pages_ahead: u32, policy: E) -> Result<Self, ConfigError> {
+        let dram_pages = config.tiers.first().map_or(0, |dram| dram.frames);
+        Ok(Pages {
+            frames: Frames::new(config.frames(), policy)?,
+            map: PageMap::default(),
+            room: Room::new(dram_pages, pages_ahead),
+            refaults: Refaults::default(),
+            counts: Counts::default(),
+            stored: config.stored,
+            swap_tier: config.tiers.iter().take_while(|tier| tier.in_place).count() as u8,
+            reclaim: config.reclaim,
+            acts: Vec::new(),
+        })
+    }
+
+    /// A frame for a page that has none. A page that is known to hold data lies in the last tier then.
+    pub fn give(&mut self, page: u64, now: u64) -> Option<Frame> {
+        let frame = self.map.give(page)?;
+        self.frames.grow_to(self.map.frames());
+        self.refaults.grow_to(self.map.frames());
+        if self.stored.holds(page) {
+            self.frames.adopt(frame, self.frames.space().tiers() - 1, now, &mut self.acts);
+        }
+        Some(frame)
+    }
+
+    /// Turns acts of the frames into acts on pages.
+    pub fn translate(&mut self, acts: &mut Vec<Act>) {
+        for act in self.acts.drain(..) {
+            acts.push(match act {
+                frames::Act::Demote { ticket, frame, from, to, .. } => {
+                    Act::PageOut { ticket, page: self.map.page_of(frame), from, to: Some(to), clean: false }
+                }
+                frames::Act::Drop { ticket, frame, from, to } => {
+                    Act::PageOut { ticket, page: self.map.page_of(frame), from, to, clean: true }
+                }
+                frames::Act::Fetch { ticket, frame, from, to, why } => {
+                    Act::Fetch { ticket, page: self.map.page_of(frame), from, to, why }
+                }
+                // Bytes are the kernel's, which knows what it has; no fault waits here, so none calls a move back.
+                frames::Act::Free { .. } | frames::Act::Recall { .. } => continue,
+                // Frames are filled and written back where somebody asks for it. Nobody does here.
+                frames::Act::Fill { .. } | frames::Act::WriteBack { .. } => continue,
+            });
+        }
+    }
+
+    /// DRAM has so many pages from now on.
+    pub fn set_dram(&mut self, dram_pages: u32, watermarks: Watermarks) {
+        self.room.dram_pages = dram_pages;
+        self.set_capacity(dram_pages, watermarks);
+    }
+
+    /// All that DRAM is used for takes so many pages.
+    pub fn charged(&mut self, pages: u64) {
+        let dram_pages = self.room.charge(pages, self.frames.space().used(0));
+        self.set_capacity(dram_pages, Watermarks::of(dram_pages));
+    }
+
+    fn set_capacity(&mut self, dram_pages: u32, watermarks: Watermarks) {
+        let (dram_pages, watermarks) = match self.reclaim {
+            Reclaim::Order => (dram_pages, watermarks),
+            Reclaim::Kernel => (UNLIMITED_PAGES, Watermarks::of(UNLIMITED_PAGES)),
+        };
+        let high = watermarks.high.min(dram_pages.saturating_sub(1));
+        self.frames.set_capacity(0, dram_pages, &mut self.acts);
+        self.frames.set_watermarks(0, watermarks.low.min(high), high);
+    }
+
+    /// A page has come to DRAM, or will.
+    pub fn has_come(&mut self) {
+        self.room.has_come();
+        self.refaults.has_come(self.frames.space().used(0).saturating_sub(self.room.dram_pages));
+    }
+
+    /// Whether so little of DRAM is free that what comes next makes something leave.
+    pub fn is_full(&self) -> bool {
+        self.room.is_full(self.frames.space().used(0))
+    }
+
+    /// Whether a page can be sent away.
+    pub fn may_leave(&self, page: u64) -> bool {
+        self.map.find(page).is_some_and(|frame| self.frames.view(frame).may_leave())
+    }
+
+    /// Sends a page away if it can be; whether it was.
+    pub fn send_away(&mut self, page: u64, along: &mut Along<'_>) -> bool {
+        let frame = self.map.find(page).filter(|frame| self.frames.view(*frame).may_leave());
+        let sent = frame.and_then(|frame| self.frames.send_down(frame, along.now, along.rng, &mut self.acts));
+        if sent.is_some() {
+            self.room.has_left();
+        }
+        sent.is_some()
+    }
+
+    /// Calls `on` for each page of a range that has a frame, in ascending order.
+    pub fn each(&mut self, pages: PageRange, mut on: impl FnMut(&mut Self, u64, Frame)) {
+        let mut rest = pages;
+        while let Some((start, frames)) = self.map.next_chunk(rest) {
+            for (page, frame) in (start..).zip(frames) {
+                if let Some(frame) = frame.checked_sub(1).map(Frame).filter(|_| pages.holds(page)) {
+                    on(self, page, frame);
+                }
+            }
+            rest.first = start.saturating_add(CHUNK);
+        }
+    }
+
+    /// Bytes held, those of the eviction policy among them.
+    pub fn metadata_bytes(&self) -> u64 {
+        self.frames.metadata_bytes()
+            + self.frames.policy().metadata_bytes()
+            + self.map.bytes()
+            + self.refaults.metadata_bytes()
+    }
+}
