@@ -2,13 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tiermem_pager::control::Request;
+use tiermem_pager::control::{Change, Request};
 
 fuzz_target!(|input: &[u8]| {
     match String::from_utf8_lossy(input).parse::<Request>() {
         Ok(Request::Status) => {}
         Ok(Request::Set(change)) => {
-            assert!(change.dram_bytes.is_some() || change.evict.is_some() || change.prefetch.is_some());
+            assert_ne!(change, Change::default());
         }
         Err(error) => assert!((1..1000).contains(&error.to_string().len()), "{error}"),
     }

@@ -376,6 +376,11 @@ def test_a_run_is_set_and_watched_while_it_goes_on() -> None:
         assert pager.stdout is not None and pager.stdout.readline() == "ready\n"
         done = tiermem("pager", "set", "dram=100MiB", *JSON)
         assert done.returncode == 0 and json.loads(done.stdout)[0]["dram_bytes"] == 100 * MIB, done.stderr
+        done = tiermem("pager", "set", "flash=200MiB", "drop-behind=off", *JSON)
+        assert done.returncode == 0 and json.loads(done.stdout)[0]["flash_bytes"] == 200 * MIB, done.stderr
+        for size, said in (("512MiB", "all swap that is on"), ("1MiB", "which lie there now")):
+            refused = tiermem("pager", "set", f"flash={size}")
+            assert refused.returncode == 1 and said in refused.stderr
         done = tiermem("pager", "set", "evict=clock", "dram=48MiB", *JSON)
         assert done.returncode == 0, done.stderr
         (row,) = status()

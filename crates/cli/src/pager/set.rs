@@ -12,19 +12,25 @@ const HELP: &str = "\
 Examples:
   tiermem pager set dram=3GiB                       # where one program is paged
   tiermem pager set 4711-1 evict=clock prefetch=none
+  tiermem pager set flash=16GiB drop-behind=off
 
 What can be set:
   dram=SIZE        the limit of DRAM. It waits until what is above it has left. If that cannot be, the limit stays what it was
+  flash=SIZE       the limit of flash: at least what lies there, and at most all swap of the machine
   evict=NAME       who leaves: kernel, or a policy as `tiermem sim frames` has them
   prefetch=NAME    what is fetched ahead: none, next-n, feedback-directed, best-offset, leap, readahead, plan
+  drop-behind=on|off
+                   whether pages that a sweep has passed leave first, where they are needed later than others
 
 Fields:
   dram_bytes, charged_bytes
                    limit of DRAM, and what is charged now
-  swapped_bytes    on flash now
+  flash_bytes, swapped_bytes
+                   limit of flash, and what lies there now
   evict, prefetch  as set";
 
-const FIELDS: &[&str] = &["id", "dram_bytes", "charged_bytes", "swapped_bytes", "evict", "prefetch"];
+const FIELDS: &[&str] =
+    &["id", "dram_bytes", "charged_bytes", "flash_bytes", "swapped_bytes", "evict", "prefetch"];
 
 /// Options of `tiermem pager set`.
 #[derive(Debug, Args)]
@@ -78,6 +84,7 @@ fn row(id: &str, status: Status) -> Vec<Cell> {
         Cell::Text(id.to_owned()),
         Cell::Bytes(status.dram_bytes),
         Cell::Bytes(status.charged_bytes),
+        status.flash_bytes.map_or(Cell::UNKNOWN, Cell::Bytes),
         Cell::Bytes(status.swapped_bytes),
         Cell::Text(status.evict),
         Cell::Text(status.prefetch),

@@ -19,10 +19,14 @@ pub enum Request {
 pub struct Change {
     /// The limit of DRAM.
     pub dram_bytes: Option<u64>,
+    /// The limit of flash.
+    pub flash_bytes: Option<u64>,
     /// Who leaves; `Some(None)`: as the kernel's own reclaim chooses.
     pub evict: Option<Option<evict::Named>>,
     /// What is fetched ahead.
     pub prefetch: Option<prefetch::Named>,
+    /// Whether sweeps drop what they have passed, where that pays.
+    pub drop_behind: Option<bool>,
 }
 
 /// Why a line is no request.
@@ -32,7 +36,9 @@ pub enum RequestError {
     #[error("{0:?} is no request; send `status`, or `set dram=2GiB evict=clock prefetch=readahead`")]
     Unknown(String),
     /// A word that sets nothing.
-    #[error("{0:?} sets nothing; write dram=SIZE, evict=NAME or prefetch=NAME")]
+    #[error(
+        "{0:?} sets nothing; write dram=SIZE, flash=SIZE, evict=NAME, prefetch=NAME or drop-behind=on|off"
+    )]
     Word(String),
     /// A value that cannot be.
     #[error("{name}: {problem}")]
@@ -50,7 +56,9 @@ pub enum RequestError {
 impl Change {
     /// Whether it is about what steering does.
     pub fn asks_for_steering(&self) -> bool {
-        self.evict.flatten().is_some() || self.prefetch.is_some_and(|it| it != prefetch::Named::None)
+        self.evict.flatten().is_some()
+            || self.prefetch.is_some_and(|it| it != prefetch::Named::None)
+            || self.drop_behind == Some(true)
     }
 
     /// A change of words such as `dram=2GiB`.
@@ -64,12 +72,14 @@ impl Change {
             let (name, value) = word.split_once('=').ok_or_else(unknown)?;
             match name {
                 "dram" => set("dram", &mut change.dram_bytes, value.parse().map(|Bytes(bytes)| bytes))?,
+                "flash" => set("flash", &mut change.flash_bytes, value.parse().map(|Bytes(bytes)| bytes))?,
                 "evict" if value == "kernel" => set("evict", &mut change.evict, Ok::<_, String>(None))?,
                 "evict" => {
                     let named = value.parse().map(Some).map_err(|error: String| format!("{error}, kernel"));
                     set("evict", &mut change.evict, named)?;
                 }
                 "prefetch" => set("prefetch", &mut change.prefetch, value.parse())?,
+                "drop-behind" => set("drop-behind", &mut change.drop_behind, on_or_off(value))?,
                 _ => return Err(unknown()),
             }
         }
@@ -89,6 +99,14 @@ fn set<V, E: ToString>(
     match to.replace(value) {
         None => Ok(()),
         Some(_) => Err(RequestError::Twice(name)),
+    }
+}
+
+fn on_or_off(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("it is on or off"),
     }
 }
 
@@ -120,9 +138,14 @@ mod tests {
             dram_bytes: Some(2 << 30),
             evict: Some(Some(evict::Named::Lru)),
             prefetch: Some(prefetch::Named::None),
+            ..Change::default()
         };
         assert_eq!("set dram=2GiB evict=lru  prefetch=none\n".parse(), Ok(Request::Set(change)));
         assert!(change.asks_for_steering());
+        let flash = Change { flash_bytes: Some(1 << 30), drop_behind: Some(false), ..Change::default() };
+        assert_eq!("set flash=1GiB drop-behind=off".parse(), Ok(Request::Set(flash)));
+        assert!(!flash.asks_for_steering());
+        assert!(Change { drop_behind: Some(true), ..flash }.asks_for_steering());
         let kernel = Change { evict: Some(None), ..Change::default() };
         assert_eq!("set evict=kernel".parse(), Ok(Request::Set(kernel)));
         assert!(!kernel.asks_for_steering());
@@ -134,11 +157,12 @@ mod tests {
         for line in ["", "stop", "status now", "\u{0}"] {
             assert!(said(line).contains("send `status`"), "{line}");
         }
-        for line in ["set", "set dram", "set flash=1GiB", "set =", "set dram=1GiB x"] {
+        for line in ["set", "set dram", "set swap=1GiB", "set =", "set dram=1GiB x"] {
             assert!(said(line).contains("dram=SIZE"), "{line}");
         }
         assert!(said("set dram=much").starts_with("dram: "));
         assert!(said("set evict=nobody").contains("kernel"));
+        assert!(said("set drop-behind=maybe").contains("on or off"));
         assert!(said("set dram=1GiB dram=2GiB").contains("twice"));
         assert!(said(&"x".repeat(1 << 20)).len() < 200);
     }

@@ -187,13 +187,8 @@ fn set(change: Change, shared: &Shared) -> Result<(), String> {
     }
     if let Some(dram_bytes) = change.dram_bytes {
         machine::check_dram(dram_bytes).map_err(|error| error.to_string())?;
-        if let Some(group) = &shared.group {
-            let swap = group.swap_limit().map_err(|error| error.to_string())?;
-            let is_over = || shared.is_over.load(Relaxed);
-            machine::change_limits(group, (Limit::Bytes(dram_bytes), swap), &is_over)
-                .map_err(|error| error.to_string())?;
-        }
     }
+    set_limits(change, shared)?;
     let (sender, done) = mpsc::channel();
     locked(&shared.changes).send((change, sender)).map_err(|_| OVER.to_owned())?;
     let until = Instant::now() + TAKEN_WITHIN;
@@ -204,6 +199,29 @@ fn set(change: Change, shared: &Shared) -> Result<(), String> {
         }
     }
     Err(OVER.to_owned())
+}
+
+/// Sets the limits of the group, as far as they are to be others.
+fn set_limits(change: Change, shared: &Shared) -> Result<(), String> {
+    let Some(group) = &shared.group else {
+        return match change.flash_bytes {
+            Some(_) => Err("flash= takes a group that is limited, and a process is attached to; attach to its group: --cgroup PATH"
+                .to_owned()),
+            None => Ok(()),
+        };
+    };
+    if change.dram_bytes.is_none() && change.flash_bytes.is_none() {
+        return Ok(());
+    }
+    let told = |error: &dyn std::fmt::Display| error.to_string();
+    let memory = group.memory_limit().map_err(|error| told(&error))?;
+    let swap = group.swap_limit().map_err(|error| told(&error))?;
+    if let Some(bytes) = change.flash_bytes {
+        machine::check_flash(bytes, group).map_err(|error| told(&error))?;
+    }
+    let limits =
+        (change.dram_bytes.map_or(memory, Limit::Bytes), change.flash_bytes.map_or(swap, Limit::Bytes));
+    machine::change_limits(group, limits, &|| shared.is_over.load(Relaxed)).map_err(|error| told(&error))
 }
 
 const OVER: &str = "the program has ended";

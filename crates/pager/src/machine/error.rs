@@ -25,6 +25,19 @@ pub enum MachineError {
         /// The machine's memory.
         all_bytes: u64,
     },
+    /// A limit of flash that cannot be while the program runs.
+    #[error(
+        "flash={}: it is from {}, which lie there now, to {}, all swap that is on; `swapon` another file for more",
+        Bytes(*bytes), Bytes(*used_bytes), Bytes(*all_bytes)
+    )]
+    Flash {
+        /// The bytes that were asked for.
+        bytes: u64,
+        /// Bytes of the program in swap.
+        used_bytes: u64,
+        /// The machine's swap.
+        all_bytes: u64,
+    },
     /// Swap was not asked for, and there is none.
     #[error(
         "no swap is on, so that there is no room for what does not fit into DRAM; give it flash: --flash 8GiB"

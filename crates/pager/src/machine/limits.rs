@@ -1,6 +1,7 @@
 //! The limits of a run or an attachment.
 
-use tiermem_sys::memory;
+use tiermem_sys::control_group::Group;
+use tiermem_sys::{memory, swap};
 
 use super::error::MachineError;
 use super::flash::Flash;
@@ -25,6 +26,19 @@ pub fn check(dram_bytes: u64) -> Result<(), MachineError> {
     let all_bytes = memory::total_bytes().unwrap_or(u64::MAX);
     if !(DRAM_BYTES_MIN..=all_bytes).contains(&dram_bytes) {
         return Err(MachineError::Dram { bytes: dram_bytes, least_bytes: DRAM_BYTES_MIN, all_bytes });
+    }
+    Ok(())
+}
+
+/// Whether a group that runs can have such a limit of flash.
+///
+/// # Errors
+/// If more lies there, or the machine has not so much swap.
+pub fn check_flash(bytes: u64, group: &Group) -> Result<(), MachineError> {
+    let used_bytes = group.swap_usage_bytes()?;
+    let all_bytes = swap::areas().unwrap_or_default().iter().map(|area| area.bytes).sum();
+    if !(used_bytes..=all_bytes).contains(&bytes) {
+        return Err(MachineError::Flash { bytes, used_bytes, all_bytes });
     }
     Ok(())
 }

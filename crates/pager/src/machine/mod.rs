@@ -26,7 +26,7 @@ pub use flash_speed::flash_read_speed;
 pub use fresh_counts::{FreshCounts, keep_counts_fresh};
 pub use leftovers::Left;
 pub use limit_change::change as change_limits;
-pub use limits::{DRAM_BYTES_MIN, Limits, check as check_dram};
+pub use limits::{DRAM_BYTES_MIN, Limits, check as check_dram, check_flash};
 pub use register::Register;
 
 use std::path::{Path, PathBuf};

@@ -151,8 +151,10 @@ impl Supervision {
     fn take_changes(&mut self) {
         let changes: Vec<Change> = self.control.iter_mut().flat_map(Control::changes).collect();
         for change in changes {
-            let Settings { dram_bytes, steer, .. } = &mut self.settings;
+            let Settings { dram_bytes, flash_bytes, steer, .. } = &mut self.settings;
             *dram_bytes = change.dram_bytes.unwrap_or(*dram_bytes);
+            *flash_bytes = change.flash_bytes.or(*flash_bytes);
+            steer.drop_behind = change.drop_behind.unwrap_or(steer.drop_behind);
             steer.evict = change.evict.unwrap_or(steer.evict);
             steer.prefetch = change.prefetch.unwrap_or(steer.prefetch);
             match &mut self.steering {
