@@ -226,6 +226,8 @@ def test_a_program_goes_on_under_its_limit_when_the_pager_is_killed_or_stopped(t
     assert pager.stdout is not None and pager.stdout.readline() == "right\n"
     (before,) = status()
     assert before["pid"] == pager.pid and before["dram_bytes"] == 32 * MIB and before["swapped_bytes"] > 0
+    # What steers is not paged out itself; what is steered is not locked.
+    assert locked_kib(pager.pid) > 1000 and locked_kib(children(pager.pid)[0]) == 0
     pager.send_signal(how)
     if how == signal.SIGKILL:
         pager.wait()
@@ -238,6 +240,14 @@ def test_a_program_goes_on_under_its_limit_when_the_pager_is_killed_or_stopped(t
     # What is left goes at the next start.
     eventually(lambda: status() == [], "the run is over")
     assert_nothing_is_left()
+
+
+def locked_kib(pid: int) -> int:
+    return int(re.search(r"VmLck:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_killed_at_any_moment_the_next_run_takes_all_away() -> None:

@@ -21,6 +21,7 @@ pub mod limits;
 pub mod mapping;
 pub mod memory;
 pub mod numa;
+pub mod own_memory;
 pub mod page_cache;
 pub mod page_scan;
 pub mod pagemap;

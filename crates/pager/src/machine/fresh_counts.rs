@@ -16,6 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tiermem_sys::control_group::{Group, Hierarchy, Limit, all_processes};
+use tiermem_sys::own_memory;
 
 use super::MachineError;
 
@@ -72,6 +73,8 @@ impl Drop for FreshCounts {
 pub fn keep_counts_fresh(group: &Path) -> Result<(), MachineError> {
     let group = Hierarchy::of_memory()?.group_at(group)?;
     let starter = parent_id();
+    // It is there for when memory is short.
+    let _ = own_memory::lock();
     let file = group.path().join("memory.stat");
     let stat = File::open(&file).map_err(|source| MachineError::Counts { file, source })?;
     let mut text = [0; 8192];

@@ -12,6 +12,7 @@ use tiermem_model::placement::Plan;
 use tiermem_policy::frames::ConfigError;
 use tiermem_policy::paging::{Act, Counts, Event, MoreDram, Saved, Watermarks};
 use tiermem_sys::cpu_time;
+use tiermem_sys::own_memory;
 use tiermem_sys::perf::{Fault, FaultWatch, FaultWatchError};
 use tiermem_sys::pidfd::PidFd;
 use tiermem_sys::process_advice::{AdviceError, ProcessAdvice};
@@ -127,6 +128,8 @@ impl Steering {
         plan: Option<Arc<Plan>>,
         log: Option<&Path>,
     ) -> Result<Self, SteerError> {
+        // One who waits for its own pages would steer too late. Without the right it is steered all the same.
+        let _ = own_memory::lock();
         let mut core = Logged::new(options)?;
         if let Some(path) = log {
             core.log_to(path, options).map_err(|source| SteerError::Log { path: path.to_owned(), source })?;

@@ -7,9 +7,7 @@ use std::ops::Range;
 
 use super::error::AgentError;
 use super::traced::Call;
-
-/// The number of CAP_IPC_LOCK, which makes the limit void.
-const IPC_LOCK: u32 = 14;
+use crate::own_memory::may_lock_without_limit;
 
 /// Why memory was not locked: the error, and how much may still be locked.
 #[derive(Debug)]
@@ -116,8 +114,7 @@ impl Budget {
     fn of(status: &str, limit_bytes: Option<u64>) -> Self {
         let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let kib = field("VmLck:").and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
-        let capabilities = field("CapEff:").and_then(|text| u64::from_str_radix(text, 16).ok()).unwrap_or(0);
-        let is_free = capabilities >> IPC_LOCK & 1 == 1;
+        let is_free = may_lock_without_limit(status);
         Budget {
             locked_bytes: kib.unwrap_or(0).saturating_mul(1024),
             limit_bytes: limit_bytes.filter(|_| !is_free),
@@ -202,7 +199,7 @@ mod tests {
         let plain = Budget::of(&status(0), Some(65_537));
         assert_eq!((plain.locked_bytes, plain.left_bytes()), (12 << 10, (64 << 10) - (12 << 10)));
         assert_eq!(Budget::of(&status(0), Some(4096)).left_bytes(), 0);
-        assert_eq!(Budget::of(&status(1 << IPC_LOCK), Some(4096)).left_bytes(), u64::MAX);
+        assert_eq!(Budget::of(&status(1 << 14), Some(4096)).left_bytes(), u64::MAX);
         assert_eq!(Budget::of(&status(0), None).left_bytes(), u64::MAX);
     }
 
