@@ -8,6 +8,9 @@ use super::page_range::PageRange;
 
 /// Pages between one use and the next beyond what was fetched ahead: the kernel brings neighbours by itself.
 const GAP: u64 = 16;
+/// A use that lies so many pages behind the last one, and in so small a part of the path, is late, and no turning back.
+const LATE_MAX: u64 = 1024;
+const LATE_ONE_OF: u64 = 64;
 /// A program is on the path after so many uses that follow each other.
 const RUN_MIN: u64 = 16;
 /// Behind it a walk begins anew: so no place of a round behind it is more than a number can be.
@@ -105,8 +108,8 @@ impl Path {
             return false;
         };
         let step = (place + pages - walk.last % pages) % pages;
-        // Threads and the kernel's own order make uses that come a little late.
-        if step == 0 || pages - step <= GAP {
+        // Threads and the kernel's own order make uses that come a little late, and recordings do.
+        if step == 0 || pages - step <= LATE_MAX.min(pages / LATE_ONE_OF) {
             return false;
         }
         if step > (walk.next - walk.last).saturating_add(GAP) || walk.last > PLACES_MAX {
