@@ -84,7 +84,7 @@ fn sweep_of(program: &Program<'_>, region: usize, fast_granules: u32) -> Option<
     let mean = heat.sum() / totals.len().max(1) as f64;
     let even = totals.iter().filter(|total| **total >= mean / 2.0).count();
     let is_even = even as f64 >= totals.len() as f64 * EVEN_SHARE;
-    (is_even && totals.len() as u64 > u64::from(fast_granules) / 2).then(|| DraftSweep {
+    (is_even && totals.len() as u64 > u64::from(fast_granules) / 2).then_some(DraftSweep {
         follow: follow::Sweep {
             first,
             granules: totals.len() as u32,

@@ -8,6 +8,11 @@ use super::page_range::PageRange;
 
 /// Pages between one use and the next beyond what was fetched ahead: the kernel brings neighbours by itself.
 const GAP: u64 = 16;
+/// A use that lies so many pages behind the last one, and in so small a part of the path, is late, and no turning back.
+const LATE_MAX: u64 = 1024;
+const LATE_ONE_OF: u64 = 64;
+/// A program that is found beyond what was fetched, but in so small a part of the path, has gone on.
+const SKIP_ONE_OF: u64 = 4;
 /// A program is on the path after so many uses that follow each other.
 const RUN_MIN: u64 = 16;
 /// Behind it a walk begins anew: so no place of a round behind it is more than a number can be.
@@ -105,12 +110,25 @@ impl Path {
             return false;
         };
         let step = (place + pages - walk.last % pages) % pages;
-        // Threads and the kernel's own order make uses that come a little late.
-        if step == 0 || pages - step <= GAP {
+        // Threads and the kernel's own order make uses that come a little late, and recordings do.
+        if step == 0 || pages - step <= LATE_MAX.min(pages / LATE_ONE_OF) {
             return false;
         }
-        if step > (walk.next - walk.last).saturating_add(GAP) || walk.last > PLACES_MAX {
-            if is_missed && walk.run >= self.run_min {
+        let is_next = step <= (walk.next - walk.last).saturating_add(GAP);
+        if !is_next && step <= pages / SKIP_ONE_OF && walk.last <= PLACES_MAX {
+            // It has gone over what lies in DRAM without being held, of which nothing is told.
+            *walk = Walk {
+                last: walk.last + step,
+                next: walk.last + step + 1,
+                window: 0,
+                ahead: VecDeque::new(),
+                ..walk.clone()
+            };
+            return false;
+        }
+        if !is_next || walk.last > PLACES_MAX {
+            let before = (walk.last + step).saturating_sub(pages);
+            if is_missed && walk.gone.contains(&before) {
                 self.run_min = pages.max(RUN_MIN);
             }
             *walk = Walk::at(place + pages);
@@ -319,14 +337,16 @@ mod tests {
         let mut path = Path::new(&RANGES, false);
         fetched(&mut path, 1000..1200);
         assert!(path.is_followed());
-        // What lies in DRAM has not left for it.
-        path.used(1100, false);
-        fetched(&mut path, 1101..1120);
+        assert_eq!(left(&mut path, 100).last(), Some(&1095));
+        // What has not left has not left for it.
+        path.used(1050, true);
+        fetched(&mut path, 1051..1200);
         assert!(path.is_followed());
-        path.used(1010, true);
-        fetched(&mut path, (1011..1400).chain(5000..5600));
+        assert_eq!(left(&mut path, 100).len(), 100);
+        path.used(1150, true);
+        fetched(&mut path, (1151..1400).chain(5000..5600).chain(1000..1150));
         assert!(!path.is_followed() && left(&mut path, 9).is_empty());
-        fetched(&mut path, 1000..1011);
+        fetched(&mut path, [1150]);
         assert!(path.is_followed());
     }
 
