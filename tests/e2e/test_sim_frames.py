@@ -37,8 +37,8 @@ def block_trace(path: pathlib.Path, accesses: list[tuple[int, int, bool]]) -> st
     return str(path)
 
 
-def lru(accesses: list[tuple[int, int, bool]], dram: int) -> dict:
-    """DRAM of so many frames in the order of their use, over flash with room for all."""
+def lru(accesses: list[tuple[int, int, bool]], dram: int, victims: list[int] | None = None) -> dict:
+    """DRAM of so many frames in the order of their use, over flash with room for all. Tells who leaves, in `victims`."""
     frames: OrderedDict[int, str] = OrderedDict()
     below: set[int] = set()
     counts = {"touches": 0, "faults": 0, "read_bytes": 0, "written_bytes": 0}
@@ -49,6 +49,8 @@ def lru(accesses: list[tuple[int, int, bool]], dram: int) -> dict:
             if state is None:
                 if len(frames) == dram:
                     victim, was = frames.popitem(last=False)
+                    if victims is not None:
+                        victims.append(victim)
                     if was != "zero":
                         below.add(victim)
                         counts["written_bytes"] += 4096 * (was == "dirty")
@@ -66,6 +68,19 @@ def accesses() -> list[tuple[int, int, bool]]:
         (int(400 * draw.random() ** 3) * 4096 + draw.randrange(4096), draw.choice([1, 64, 4096, 9000]), draw.random() < 0.3)
         for _ in range(3000)
     ]
+
+
+def test_who_leaves_is_told_in_order(accesses: list[tuple[int, int, bool]], tmp_path: pathlib.Path) -> None:
+    trace, out = block_trace(tmp_path / "msr.csv", accesses), tmp_path / "evicted.csv"
+    victims: list[int] = []
+    lru(accesses, 20, victims)
+    simulate(trace, "--dram", str(20 * 4096), "--evicted", str(out))
+    rows = list(csv.DictReader(io.StringIO(out.read_text())))
+    assert [int(row["address"]) // 4096 for row in rows] == victims
+    touches = [int(row["touch"]) for row in rows]
+    assert touches == sorted(touches) and touches[0] > 20
+    done = tiermem("sim", "frames", trace, "--dram", "1MiB", "--evict", "lru", "--evict", "arc", "--evicted", str(out))
+    assert done.returncode == 2 and "one --evict, one --prefetch and one size of DRAM" in done.stderr
 
 
 def test_more_dram_saves_what_a_simulation_of_it_saves(accesses: list[tuple[int, int, bool]], tmp_path: pathlib.Path) -> None:

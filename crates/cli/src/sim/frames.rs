@@ -1,5 +1,7 @@
 //! `tiermem sim frames`: page faults of a trace, for eviction policies and prefetchers.
 
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread::available_parallelism;
@@ -88,6 +90,9 @@ Fields:
   prefetch_pollution    faults for frames that left to make room for one fetched ahead, over faults
   read_bytes            bytes fetched from compressed, flash and remote tiers, for faults and ahead of them
   written_bytes         bytes sent to such tiers
+
+--evicted FILE writes a line of CSV for each frame that leaves memory: touch (how many there were until then) and address. Frames that leave
+at one touch are in the order of their addresses.
 
 With --more-dram the rows say what more DRAM would save, from one simulation: each frame that comes back after it has left DRAM tells how
 much more would have kept it. For lru and kernel with --references told that is what a simulation with that DRAM counts. For other orders
@@ -179,6 +184,9 @@ pub struct Options {
     /// Print what so much more DRAM would save, as a size or in percent of DRAM; repeat it for several.
     #[arg(long, value_name = "SIZE")]
     more_dram: Vec<Capacity>,
+    /// Write the frames that leave memory, in their order; for one policy, one prefetcher and one size of DRAM.
+    #[arg(long, value_name = "FILE")]
+    evicted: Option<PathBuf>,
     /// Threads that simulate [default: one per processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -352,7 +360,13 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let threads = options.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let plan = options.plan_pages(is_recording)?;
     let mut rows = Vec::new();
-    for tiers in options.tiers(required)? {
+    let sizes = options.tiers(required)?;
+    if options.evicted.is_some() && (setups.len() > 1 || sizes.len() > 1) {
+        return Err(Failure::usage(anyhow!(
+            "--evicted is for one simulation: give one --evict, one --prefetch and one size of DRAM"
+        )));
+    }
+    for tiers in sizes {
         let memory = Memory {
             tiers: configure(&tiers, options.file(), &touches)?,
             first_touch: options.first_touch,
@@ -361,6 +375,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             // A plan's sweeps do.
             drop_behind: options.drop_behind || options.plan.is_some(),
             plan: plan.clone(),
+            tells_evictions: options.evicted.is_some(),
             seed: options.seed,
         };
         let outcomes = frames::run(&touches, &memory, &setups, threads);
@@ -371,6 +386,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
                     Bytes(touches.working_set_bytes())
                 ))
             })?;
+            if let Some(path) = &options.evicted {
+                write_evictions(path, options.frame, &counts)
+                    .map_err(|error| Failure::writing(&path.display().to_string(), error))?;
+            }
             let dram_bytes = u64::from(memory.tiers[0].frames) * options.frame.0;
             if options.more_dram.is_empty() {
                 rows.push(row(*setup, required, dram_bytes, &counts));
@@ -382,6 +401,15 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let fields = if options.more_dram.is_empty() { FIELDS } else { MORE_FIELDS };
     let rows = Rows { fields, rows };
     output::print_rows(options.format, &rows).map_err(|error| Failure::writing("the faults", error))
+}
+
+fn write_evictions(path: &Path, frame: Bytes, counts: &Counts) -> io::Result<()> {
+    let mut out = BufWriter::new(File::create(path)?);
+    writeln!(out, "touch,address")?;
+    for eviction in &counts.evictions {
+        writeln!(out, "{},{}", eviction.touch, eviction.page * frame.0)?;
+    }
+    out.flush()
 }
 
 fn names(setup: Setup) -> [Cell; 2] {

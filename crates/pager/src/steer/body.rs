@@ -234,6 +234,9 @@ impl Body {
                 self.steered.gave_up = Some(error.to_string());
                 break;
             }
+            if has_faulted {
+                self.core.flush();
+            }
         }
         self.drain();
         let Told { counts, quarter_more } = self.now();

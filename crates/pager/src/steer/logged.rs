@@ -139,6 +139,15 @@ impl Logged {
         more_dram
     }
 
+    /// Hands on what was logged, for whoever follows the log. What cannot be written is told by [`Self::end`].
+    pub fn flush(&mut self) {
+        if let Some(log) = &mut self.log
+            && log.failed.is_none()
+        {
+            log.failed = log.out.flush().err();
+        }
+    }
+
     /// Ends the log.
     ///
     /// # Errors

@@ -101,7 +101,13 @@ impl<E: Evict> Paging<E> {
         self.is_back(frame, found, major);
         self.ahead.forgive(frame);
         self.demand(page, found, major);
-        let room = self.pages.frames.faulted_in(frame, write, along.now, along.rng, &mut self.pages.acts);
+        // A page that is there is told again by the fault of its first write, or by one that a page scan has overtaken: that is still the
+        // use that brought it, and no other one.
+        let is_told_again = found == Demand::Hit && !before.is_moving && !self.config.writes_told;
+        let room = match is_told_again {
+            true => None,
+            false => self.pages.frames.faulted_in(frame, write, along.now, along.rng, &mut self.pages.acts),
+        };
         if found == Demand::Miss && !before.is_moving {
             self.ahead.prefetcher.filled(page, Why::Demand);
             self.pages.has_come();

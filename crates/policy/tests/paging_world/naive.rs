@@ -220,7 +220,10 @@ impl Naive {
         if let Some(number) = self.moving(page) {
             self.used_on_its_way(number);
         } else if lies == Lies::Dram {
-            self.touch(page);
+            // One that is there is told of its use again.
+            if found != Demand::Hit {
+                self.touch(page);
+            }
         } else {
             if self.free_dram() == 0 {
                 room = self.evict(Why::Demand);

@@ -2,6 +2,15 @@
 
 use tiermem_policy::paging;
 
+/// A frame that leaves the first tiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Touches that were done before, and the one that is under way.
+    pub touch: u64,
+    /// The page that leaves.
+    pub page: u64,
+}
+
 /// Counts of the replay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
@@ -21,6 +30,8 @@ pub struct Counts {
     pub written_bytes: u64,
     /// What more DRAM would have saved; nothing is known of it where pages are placed once.
     pub more_dram: paging::MoreDram,
+    /// The frames that left for a tier that cannot be used in place, in their order, if they were asked for.
+    pub evictions: Vec<Eviction>,
 }
 
 impl Counts {

@@ -26,7 +26,7 @@ use tiermem_policy::frames::{self, TierConfig};
 use tiermem_policy::paging::{Config, PageRange, Reclaim, Role, Watermarks};
 use tiermem_policy::prefetch;
 
-pub use counts::Counts;
+pub use counts::{Counts, Eviction};
 pub use replay::ReplayError;
 pub use touches::{Cut, Look, TooLarge, Touches, TouchesError};
 
@@ -86,6 +86,8 @@ pub struct Memory {
     pub drop_behind: bool,
     /// What a plan says of pages, the most important first. Orders that know the trace need none.
     pub plan: Vec<(PageRange, Role)>,
+    /// Whether [`Counts::evictions`] are told.
+    pub tells_evictions: bool,
     /// For orders that draw, and for what is drawn to see whether dropping pays.
     pub seed: u64,
 }

@@ -12,7 +12,7 @@ use tiermem_policy::paging::{Act, Event, Outcome, PageRange, PageState, Paging, 
 use tiermem_policy::prefetch::Why;
 
 use super::belady::{Belady, Future};
-use super::counts::Counts;
+use super::counts::{Counts, Eviction};
 use super::slices::{self, SliceOrder};
 use super::touches::{Touches, Use};
 use super::world::World;
@@ -112,6 +112,7 @@ impl Run<'_> {
             touches: self.touches,
             numbers_are_times: self.setup.order == Order::Belady,
             fetch_delay: self.memory.fetch_delay,
+            tells_evictions: self.memory.tells_evictions,
             rng: Rng::seeded(self.memory.seed),
             now: 0,
             done: 0,
@@ -149,6 +150,7 @@ struct Driver<'a, E> {
     /// Belady's order knows a touch by its number, whatever the order in which touches of a slice are replayed.
     numbers_are_times: bool,
     fetch_delay: u64,
+    tells_evictions: bool,
     rng: Rng,
     now: u64,
     /// Touches done, and looks.
@@ -274,6 +276,10 @@ impl<E: Evict> Driver<'_, E> {
                     }
                 }
                 Act::PageOut { page, to, clean, .. } => {
+                    let leaves = to.is_none_or(|to| !self.in_place[usize::from(to)]);
+                    if self.tells_evictions && leaves {
+                        self.counts.evictions.push(Eviction { touch: u64::from(self.done), page });
+                    }
                     let is_write = match (&mut self.world, self.touches.frame_of(page)) {
                         (None, _) => !clean,
                         (Some(world), Some(frame)) => world.page_out(frame),

@@ -1,0 +1,158 @@
+"""One program that stops at every step, paged live and simulated: the same pages leave, in the same order.
+
+The program is attached to by `--pid`, so that the kernel has no limit to keep and takes nothing by itself. What it has besides its pages takes
+some of its DRAM, so that live a few more leave; those that leave in both are compared."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import os
+import pathlib
+import random
+import subprocess
+
+from programs import workload
+from store import PATIENCE_S, eventually, tiermem
+from test_pager import MIB, machine  # noqa: F401  (a fixture)
+from test_pager_attach import attached, detach
+from test_sim_frames import block_trace, simulate
+
+DRAM = 16 * MIB
+PAGES = 10_240
+# Pages that are touched one after the other, in the order of their addresses, before the pager is waited for.
+BLOCK = 64
+# A page in swap, as /proc/PID/pagemap has it.
+SWAPPED = 1 << 62
+PAGE_MASK = (1 << 45) - 1
+
+# Pages that leave, with what each step of the pager let go at once: there the order is that of addresses.
+Steps = list[set[int]]
+
+
+class Gated:
+    """The program, and what it has touched."""
+
+    def __init__(self) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(workload("gated", f"--pages {PAGES}"), stdin=pipe, stdout=pipe, text=True, bufsize=1)
+        assert self.process.stdout is not None
+        self.first = int(self.process.stdout.readline(), 16) // 4096
+        self.touched: list[int] = []
+        # How far the log was read.
+        self.heard = 0
+
+    def touch(self, pages: list[int]) -> None:
+        """One after the other: it stops behind each until it is told the next.
+
+        A page scan tells what it finds in the order of addresses, also of pages whose fault is told afterwards."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        for page in pages:
+            self.process.stdin.write(f"{page}\n")
+            assert self.process.stdout.readline() == f"{page}\n"
+            self.touched.append(page)
+
+    def swapped(self) -> set[int]:
+        with open(f"/proc/{self.process.pid}/pagemap", "rb") as file:
+            file.seek(self.first * 8)
+            entries = file.read(PAGES * 8)
+        return {page for page in range(PAGES) if int.from_bytes(entries[page * 8 : page * 8 + 8], "little") & SWAPPED}
+
+    def end(self) -> None:
+        """Every page held what it should until now."""
+        _, _ = self.process.communicate(timeout=PATIENCE_S)
+        assert self.process.returncode == 0
+
+
+def is_watched(pager: subprocess.Popen[str]) -> bool:
+    files = pathlib.Path(f"/proc/{pager.pid}/fd")
+    return any("perf_event" in os.readlink(file) for file in files.iterdir())
+
+
+def live_steps(log: pathlib.Path, first: int) -> Steps:
+    """What left of the program's pages, event by event."""
+    steps: Steps = [set()]
+    for line in log.read_text().splitlines():
+        words = line.split()
+        if words[:2] != [">", "out"]:
+            steps.append(set())
+        elif 0 <= (page := (int(words[2]) & PAGE_MASK) - first) < PAGES:
+            steps[-1].add(page)
+    return [step for step in steps if step]
+
+
+def simulated_steps(trace: str, evicted: pathlib.Path) -> Steps:
+    flags = ["--evict", "lru", "--prefetch", "none", "--references", "faults", "--evicted", str(evicted)]
+    simulate(trace, "--dram", str(DRAM), *flags)
+    by_touch: dict[int, set[int]] = {}
+    with evicted.open(newline="") as file:
+        for row in csv.DictReader(file):
+            by_touch.setdefault(int(row["touch"]), set()).add(int(row["address"]) // 4096)
+    return list(by_touch.values())
+
+
+def blocks(numbers: list[int]) -> list[int]:
+    return [page for number in numbers for page in range(number * BLOCK, (number + 1) * BLOCK)]
+
+
+def left_in_order(came: list[int], steps: Steps) -> int:
+    """How many have left, those first that came first, as LRU lets them go that hears of page faults alone. Fails if another one left."""
+    left = 0
+    for step in steps:
+        assert step == set(came[left : left + len(step)]), f"after {left} pages"
+        left += len(step)
+    return left
+
+
+def step_by_step(program: Gated, log: pathlib.Path, numbers: list[int]) -> None:
+    """Touches blocks that are not there. The next one begins when the pager has heard of the last page of the one before."""
+    for number in numbers:
+        program.touch(blocks([number]))
+        fault = f" fault {program.first + (number + 1) * BLOCK - 1} "
+
+        def is_heard(fault: str = fault) -> bool:
+            with log.open() as file:
+                file.seek(program.heard)
+                text = file.read()
+            # Of a line that is being written a part may be there.
+            at = text.find(fault)
+            program.heard += max(at, 0)
+            return at >= 0
+
+        eventually(is_heard, "the pager has heard of the block")
+
+
+def test_the_same_pages_leave_live_and_simulated(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "log"
+    draw = random.Random(3)
+    order = draw.sample(range(PAGES // BLOCK), PAGES // BLOCK)
+    early, late = order[:6], order[70:78]
+    again = draw.sample(early, 5)
+    program = Gated()
+    arguments = ["--dram", "16MiB", "--flash", "96MiB", "--evict", "lru", "--prefetch", "none", "--drop-behind", "off"]
+    try:
+        with attached("--pid", str(program.process.pid), *arguments, "--log", str(log), "--format", "json") as pager:
+            eventually(lambda: is_watched(pager), "page faults are watched")
+            step = functools.partial(step_by_step, program, log)
+            step(order[:78])
+            # Whenever the pager takes its steps.
+            eventually(lambda: program.swapped() >= set(blocks(early)), "the first pages are on flash")
+            # Some come back, in another order. What is there still is used, of which nobody hears.
+            step(again)
+            program.touch(blocks(draw.sample(late, 4)))
+            step(order[78:])
+            eventually(lambda: program.swapped() >= set(blocks(early)), "those that came back have left again")
+            report = detach(pager)
+        program.end()
+    finally:
+        program.process.kill()
+        program.process.communicate()
+    assert report["events_lost"] == 0 and report["kernel_evicted_pages"] == 0
+    came = blocks(order[:78] + again + order[78:])
+    trace = block_trace(tmp_path / "touches.csv", [(page * 4096, 4096, True) for page in program.touched])
+    simulated = left_in_order(came, simulated_steps(trace, tmp_path / "evicted.csv"))
+    live = left_in_order(came, live_steps(log, program.first))
+    # All but what fits. Live what the program has besides takes room, and what it is charged may be told before its page faults are.
+    assert len(came) - DRAM // 4096 < simulated <= live < simulated + 1024
+    same = tiermem("pager", "replay", str(log))
+    assert same.returncode == 0 and "all the same" in same.stdout, same.stderr
