@@ -54,7 +54,7 @@ def test_version_2_limits_pages_and_leaves_nothing(guest: type[Machine]) -> None
     killed = parts["killed"]
     # Without the one who takes care, under its limit, to its end.
     assert f",2,{48 * MIB}\n" in killed and "goes on\n" in killed, result.output
-    assert killed.endswith(",command\n0\n"), result.output
+    assert ",command," in killed.splitlines()[-2] and killed.endswith("\n0\n"), result.output
     # While it dropped what the sweep had passed nobody steered for a while, and the sweep went on.
     stopped = parts["stopped"]
     assert stopped.startswith("1\nsweep: ") and " ok\n" in stopped and stopped.endswith("\ncode 0\n0\nmemory\n"), result.output

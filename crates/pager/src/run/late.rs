@@ -61,11 +61,12 @@ impl Late {
         }
     }
 
-    /// Keeps the group's counts fresh from when pages begin to be tried, which is long before they are dropped.
+    /// Keeps the group's counts fresh where pages are paged out by advice: by a policy and a plan from the beginning, by dropping behind
+    /// from when pages begin to be tried, which is long before they are dropped.
     fn guard(&mut self, target: &Target) {
         let (Some(steering), Some(group)) = (&self.steering, target.group()) else { return };
         let drops_soon = self.plan.is_some() || steering.now().counts.probed > 0;
-        let is_needed = self.options.drop_behind && drops_soon;
+        let is_needed = self.options.evict.is_some() || self.options.drop_behind && drops_soon;
         if !is_needed || self.fresh_counts.as_mut().is_some_and(|it| !it.has_ended()) {
             return;
         }
