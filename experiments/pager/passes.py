@@ -233,7 +233,7 @@ def main() -> None:
         sys.exit("run it as root: it turns swap on and changes settings of the machine")
     if not shutil.which("fio"):
         sys.exit("fio is not installed")
-    setting = Setting(args.tiermem.resolve(), args.folder.resolve(), args.size_mib, args.passes, args.touch_pages)
+    setting = Setting(Path(os.path.relpath(args.tiermem)), args.folder.resolve(), args.size_mib, args.passes, args.touch_pages)
     args.out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     with Settings(setting.folder) as settings:
