@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::{ArgGroup, Args};
 use tiermem_base::Bytes;
+use tiermem_pager::control::on_or_off;
 use tiermem_pager::machine::{Flash, Limits, Subject};
 use tiermem_pager::run::{self, AttachOptions, SteerOptions};
 use tiermem_place::capture::Stop;
@@ -61,7 +62,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME")]
     prefetch: Option<prefetch::Named>,
     /// Whether pages that a sweep has passed leave first, where they are needed later than others: on or off [default: on].
-    #[arg(long, value_name = "WHETHER", value_parser = paged::on_or_off)]
+    #[arg(long, value_name = "WHETHER", value_parser = on_or_off)]
     drop_behind: Option<bool>,
     /// Write the events and the acts of steering to FILE; `tiermem pager replay FILE` checks it.
     #[arg(long, value_name = "FILE")]

@@ -9,6 +9,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::tier::{Capacity, TierLocation};
 use tiermem_base::{Bytes, TierKind, TierSpec};
+use tiermem_pager::control::on_or_off;
 use tiermem_pager::cost;
 use tiermem_pager::machine::{Flash, Limits};
 use tiermem_pager::run::{self, AskedHow, Ended, Note, Options, RunError, SteerOptions};
@@ -123,15 +124,6 @@ fn how(text: &str) -> Result<AskedHow, String> {
         "swap" => Ok(AskedHow::Swap),
         "kernel" => Ok(AskedHow::Kernel),
         _ => Err(format!("{text:?} is none of auto, swap and kernel")),
-    }
-}
-
-/// Reads whether something is to be.
-pub fn on_or_off(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(format!("{text:?} is neither on nor off")),
     }
 }
 

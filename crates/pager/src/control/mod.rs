@@ -10,5 +10,5 @@ mod server;
 
 pub use answer::Status;
 pub use client::{AskError, ask};
-pub use request::{Change, Request, RequestError};
+pub use request::{Change, Request, RequestError, on_or_off};
 pub use server::Control;

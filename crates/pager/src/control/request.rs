@@ -102,7 +102,11 @@ fn set<V, E: ToString>(
     }
 }
 
-fn on_or_off(text: &str) -> Result<bool, &'static str> {
+/// Whether something is to be.
+///
+/// # Errors
+/// If the text is neither `on` nor `off`.
+pub fn on_or_off(text: &str) -> Result<bool, &'static str> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),

@@ -6,11 +6,11 @@
 //! program although swap is free: in 9 of 10 trials with a limit of 32 MiB, and in none of 50 while this process ran (Linux 6.18;
 //! `shrink_lruvec` and `inactive_is_low` of `mm/vmscan.c`). It must be another process than tiermem's own, and survives that.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::{CommandExt, parent_id};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -39,12 +39,7 @@ impl FreshCounts {
     /// # Errors
     /// If it cannot be started.
     pub fn start(command: &[OsString], group: &Group) -> io::Result<Self> {
-        let (file, arguments) = command.split_first().ok_or(io::ErrorKind::NotFound)?;
-        let mut command = Command::new(file);
-        // A terminal's signals are for tiermem and the program.
-        command.arg0("tiermem").args(arguments).arg(group.path()).process_group(0).current_dir("/");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().map(FreshCounts)
+        start_apart(command, group.path().as_os_str()).map(FreshCounts)
     }
 
     /// Lets it go on by itself: processes are left in the group.
@@ -66,13 +61,24 @@ impl Drop for FreshCounts {
     }
 }
 
-/// Reads the counts until the group is gone, or has no process and nobody who pages it.
+/// Starts a process that has nothing of this one's: neither its streams nor its group of processes, which may get signals of a terminal.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn start_apart(command: &[OsString], argument: &OsStr) -> io::Result<Child> {
+    let (file, arguments) = command.split_first().ok_or(io::ErrorKind::NotFound)?;
+    let mut command = Command::new(file);
+    command.arg0("tiermem").args(arguments).arg(argument).process_group(0).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn()
+}
+
+/// Reads the counts until the group is gone or has no process.
 ///
 /// # Errors
 /// If there is no such group.
 pub fn keep_counts_fresh(group: &Path) -> Result<(), MachineError> {
     let group = Hierarchy::of_memory()?.group_at(group)?;
-    let starter = parent_id();
     // It is there for when memory is short.
     let _ = own_memory::lock();
     let file = group.path().join("memory.stat");
@@ -82,7 +88,8 @@ pub fn keep_counts_fresh(group: &Path) -> Result<(), MachineError> {
     // The group's files cannot be read any more once it was removed.
     while stat.read_at(&mut text, 0).is_ok() {
         if Instant::now() >= next_look {
-            if parent_id() != starter && all_processes(&group).is_ok_and(|all| all.is_empty()) {
+            // Where it is needed again, it is started again.
+            if all_processes(&group).is_ok_and(|all| all.is_empty()) {
                 break;
             }
             apart = apart_of(group.memory_limit().unwrap_or(Limit::Unlimited));

@@ -23,7 +23,7 @@ pub use attachment::{Attachment, Subject};
 pub use error::MachineError;
 pub use flash::Flash;
 pub use flash_speed::flash_read_speed;
-pub use fresh_counts::{FreshCounts, keep_counts_fresh};
+pub use fresh_counts::{FreshCounts, keep_counts_fresh, start_apart};
 pub use leftovers::Left;
 pub use limit_change::change as change_limits;
 pub use limits::{DRAM_BYTES_MIN, Limits, check as check_dram, check_flash};

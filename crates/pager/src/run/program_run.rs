@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use tiermem_place::capture::program::{self, Program};
@@ -18,7 +18,7 @@ use super::steer_options::SteerOptions;
 use super::supervision::{Settings, Supervision};
 use super::target::Target;
 use crate::control::Control;
-use crate::machine::{Limits, MachineError, Reservation};
+use crate::machine::{Limits, MachineError, Reservation, start_apart};
 use crate::steer::can_steer;
 
 /// Characters of a command that a list of runs names.
@@ -122,8 +122,8 @@ fn shown(command: &[OsString]) -> String {
 fn leave(reservation: Reservation, keeper: &[OsString]) -> Vec<Note> {
     let count = reservation.group().processes().map_or(0, |all| all.len());
     if count > 0 {
-        return match start_keeper(keeper, reservation.id()) {
-            Ok(()) => vec![Note::ProcessesLeft { count }],
+        return match start_apart(keeper, reservation.id().as_ref()) {
+            Ok(_) => vec![Note::ProcessesLeft { count }],
             Err(error) => vec![
                 Note::ProcessesLeft { count },
                 Note::NotTakenAway(format!("no process could be started that waits for them: {error}")),
@@ -131,14 +131,4 @@ fn leave(reservation: Reservation, keeper: &[OsString]) -> Vec<Note> {
         };
     }
     Note::of_left(reservation.end()).into_iter().collect()
-}
-
-/// Starts a process that has nothing of this one's: neither its streams nor its group of processes, which may get signals of a terminal.
-fn start_keeper(keeper: &[OsString], id: &str) -> std::io::Result<()> {
-    use std::os::unix::process::CommandExt;
-    let (file, arguments) = keeper.split_first().ok_or(std::io::ErrorKind::NotFound)?;
-    let mut command = Command::new(file);
-    command.args(arguments).arg(id).process_group(0).current_dir("/");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map(drop)
 }
