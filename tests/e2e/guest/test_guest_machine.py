@@ -9,7 +9,7 @@ import pytest
 
 import guest_image
 import guest_packages
-from machine import GuestFailed, Machine
+from machine import EmulatorFailed, GuestFailed, Machine
 from store import binary
 
 # Says what the kernel has, and has the pages of a file placed on node 1 without any program of ours.
@@ -99,6 +99,9 @@ def test_a_guest_that_does_not_reach_the_end_says_how_far_it_came(guest: type[Ma
         guest().run("echo so far; sleep 10; poweroff -f; sleep 100")
     with pytest.raises(GuestFailed, match=r"not ready after 0\.5 s"):
         guest().run("true", timeout_s=0.5)
+    # What the kernel says when the emulator fails it; the guest is started again before this is told.
+    with pytest.raises(EmulatorFailed, match="breakpoint(?s:.*)Oops"):
+        guest().run("echo 'Oops: int3: 0000 [#1]' >/dev/ttyS0; poweroff -f; sleep 100")
 
 
 def test_what_cannot_be_is_refused_before_the_start(guest: type[Machine], tmp_path: pathlib.Path) -> None:
