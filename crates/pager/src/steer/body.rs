@@ -1,4 +1,4 @@
-//! The steering thread: drains faults, scans pages, steps the core, carries out its acts.
+//! The steering thread: drains faults, scans pages, steps the core, carries out its acts; another thread fetches ([`super::fetcher`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ use tiermem_sys::perf::{Fault, FaultWatch, FaultWatchError};
 use tiermem_sys::pidfd::PidFd;
 use tiermem_sys::process_advice::{AdviceError, ProcessAdvice};
 
-use super::hand;
+use super::advice::{Batch, CarriedOut};
+use super::fetcher::Fetcher;
 use super::logged::{CoreOptions, Logged};
 use super::plan::PlanFound;
 use super::spaces::Spaces;
@@ -138,6 +139,7 @@ impl Steering {
         let (told, (orders, received)) = (Arc::<Mutex<Told>>::default(), mpsc::channel());
         let mut body = Body {
             watch: FaultWatch::open(pids)?,
+            fetcher: Fetcher::start()?,
             core,
             spaces: Spaces::new(plan),
             options: *options,
@@ -196,6 +198,7 @@ impl Steering {
 
 struct Body {
     watch: FaultWatch,
+    fetcher: Fetcher,
     core: Logged,
     spaces: Spaces,
     options: CoreOptions,
@@ -213,13 +216,16 @@ impl Body {
         let (mut pause, mut next_scan) = (PAUSE_MIN, Instant::now());
         while !stop.load(Relaxed) {
             self.watch.wait(pause);
-            // Here no act is under way.
             if self.obey() {
                 next_scan = Instant::now();
             }
+            // What has come is told before its use is.
+            let fetched = self.fetcher.done();
+            self.settle(fetched);
             let has_faulted = self.drain();
             self.tell_charged();
-            pause = if has_faulted { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+            let is_busy = has_faulted || self.fetcher.is_busy();
+            pause = if is_busy { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
             if Instant::now() >= next_scan {
                 let before = cpu_time::thread_cpu_time();
                 self.scan();
@@ -230,8 +236,8 @@ impl Body {
             if self.core.is_due() {
                 self.tell(Event::Step { budget: STEP_BUDGET });
             }
-            if let Err(error) = self.carry_out() {
-                self.steered.gave_up = Some(error.to_string());
+            self.carry_out();
+            if self.steered.gave_up.is_some() {
                 break;
             }
             if has_faulted {
@@ -250,7 +256,7 @@ impl Body {
     }
 
     /// Does as it is told. Returns whether all pages have to be looked at. Another core takes the place of this one
-    /// where no act is under way.
+    /// once no act is under way.
     fn obey(&mut self) -> bool {
         let orders: Vec<Order> = self.orders.try_iter().collect();
         let is_told = !orders.is_empty();
@@ -264,6 +270,9 @@ impl Body {
                 Order::Change(options) => {
                     let before = std::mem::replace(&mut self.options, options);
                     let is_other_core = CoreOptions { dram_pages: before.dram_pages, ..options } != before;
+                    if is_other_core {
+                        self.settle_all();
+                    }
                     if is_other_core && self.core.begin_again(&options).is_ok() {
                         self.spaces.tell_plan_anew();
                         continue;
@@ -323,14 +332,34 @@ impl Body {
         spaces.scan(|event| core.on(event, now_ms, acts));
     }
 
-    fn carry_out(&mut self) -> Result<(), AdviceError> {
+    /// Carries out what the core asks for: pages leave at once, and are fetched by the other thread.
+    fn carry_out(&mut self) {
         // What is told of acts may bring more of them, until nothing is wished for.
         while !self.acts.is_empty() {
-            let mut acts = std::mem::take(&mut self.acts);
-            let now_ms = self.now_ms();
-            let Body { core, acts: next, spaces, .. } = self;
-            hand::carry_out(&mut acts, spaces, |event| core.on(event, now_ms, next))?;
+            for batch in Batch::of(&mut self.acts, &self.spaces) {
+                let own = if batch.is_fetch() { self.fetcher.fetch(batch) } else { Some(batch) };
+                self.settle(own.map(Batch::carry_out));
+            }
         }
-        Ok(())
+    }
+
+    /// Tells the core how acts ended. Without leave to advise steering gives up.
+    fn settle(&mut self, ended: impl IntoIterator<Item = CarriedOut>) {
+        let now_ms = self.now_ms();
+        let Body { core, acts, steered, .. } = self;
+        for carried_out in ended {
+            if let Err(error) = carried_out.tell(|event| core.on(event, now_ms, acts)) {
+                steered.gave_up = Some(error.to_string());
+            }
+        }
+    }
+
+    /// Waits until no act is under way.
+    fn settle_all(&mut self) {
+        loop {
+            self.carry_out();
+            let Some(fetched) = self.fetcher.next() else { return };
+            self.settle([fetched]);
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Steering: the live body of the pager's core ([`tiermem_policy::paging`]). It brings the core what happens in a program's memory and
 //! carries out what the core asks for, by advice to the kernel. It decides nothing.
 
+mod advice;
 mod body;
-mod hand;
+mod fetcher;
 mod logged;
 mod plan;
 mod replay;

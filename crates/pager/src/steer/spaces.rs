@@ -35,7 +35,8 @@ pub struct Spaces {
 #[derive(Debug)]
 struct Space {
     pid: u32,
-    process: PidFd,
+    /// Shared with advice that is under way.
+    process: Arc<PidFd>,
     /// Private memory of no file, in order, apart from each other: what is paged to swap and of this process alone.
     ranges: Vec<(u64, u64)>,
     /// When they may be read again for an address that lies in none.
@@ -82,7 +83,7 @@ impl Spaces {
     }
 
     fn enter(&mut self, pid: u32) -> Option<usize> {
-        let process = PidFd::open(pid).ok()?;
+        let process = Arc::new(PidFd::open(pid).ok()?);
         let mut space = Space { pid, process, ranges: Vec::new(), next_read: Instant::now(), is_gone: false };
         space.read();
         let at = self.spaces.len();
@@ -92,7 +93,7 @@ impl Spaces {
     }
 
     /// The process of a page, and its address there.
-    pub fn place_of(&self, page: u64) -> (&PidFd, u64) {
+    pub fn place_of(&self, page: u64) -> (&Arc<PidFd>, u64) {
         let (at, address) = ((page >> SPACE_LOG2) as usize, (page & ((1 << SPACE_LOG2) - 1)) << PAGE_LOG2);
         (&self.spaces[at].process, address)
     }
