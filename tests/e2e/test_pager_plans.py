@@ -44,7 +44,7 @@ def test_a_plan_for_another_program_is_refused_or_not_followed(plan: pathlib.Pat
 def test_what_cannot_be_with_a_plan_is_said(plan: pathlib.Path, tmp_path: pathlib.Path) -> None:  # noqa: F811
     alone = run(*limits(tmp_path), "--how", "swap", "--plan", str(plan), "--", "true")
     assert alone.returncode == 125 and "--plan is for --how kernel or auto" in alone.stderr
-    for option in (["--follow", "live"], ["--slice", "1s"], ["--move-bandwidth", "1GiB"]):
+    for option in (["--follow", "plan"], ["--slice", "1s"], ["--move-bandwidth", "1GiB"]):
         wrong = run(*limits(tmp_path), "--plan", str(plan), *option, "--", "true")
         assert wrong.returncode == 125 and option[0] in wrong.stderr, wrong.stderr
     broken = tmp_path / "broken.json"

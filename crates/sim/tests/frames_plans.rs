@@ -98,14 +98,17 @@ fn what_is_held_is_no_victim_and_is_counted_out_of_what_is_free() {
     }
 }
 
+/// In transfers of pages: a fault waits as long as some twenty of them.
+fn cost(counts: &Counts) -> u64 {
+    20 * counts.faults + counts.read_bytes / FRAME
+}
+
 /// What is worse than without a plan by more than a tenth, in faults and pages read together.
 fn assert_never_worse(name: &str, plan: &Planned, pages: impl Iterator<Item = u64>) {
     let touches = of(pages);
     let readahead = prefetch::Named::Readahead(ReadaheadParameters::DEFAULT);
     let without = counts(&touches, &Vec::new(), readahead, References::Faults);
     let with = counts(&touches, plan, PLAN, References::Faults);
-    // A fault waits as long as a transfer of some twenty pages.
-    let cost = |counts: &Counts| 20 * counts.faults + counts.read_bytes / FRAME;
     let (with, without) = (cost(&with), cost(&without));
     assert!(with <= without + without / 10 + 64, "{name}: {with} against {without}");
 }
@@ -123,4 +126,72 @@ fn a_sweep_that_does_not_come_costs_little() {
     let parts = of((0..4).flat_map(|at| passes(at * 5000, 5000, 6)));
     let with = counts(&parts, &swept, PLAN, References::Faults);
     assert!(with.read_bytes / FRAME < DRAM / 4, "{with:?}");
+}
+
+/// Programs that do not do what a plan says of them, long enough that what is lost once matters little.
+fn programs() -> Vec<(&'static str, Vec<u64>)> {
+    let mut rng = Rng::seeded(5);
+    let random = (0..400_000).map(|_| rng.below(2 * DRAM)).collect();
+    let hot =
+        (0..400_000).map(|_| if rng.below(10) < 8 { rng.below(6000) } else { rng.below(2 * DRAM) }).collect();
+    let hot_elsewhere = (0..400_000)
+        .map(|_| if rng.below(10) < 8 { DRAM + rng.below(6000) } else { rng.below(2 * DRAM) })
+        .collect();
+    let moving = (0..400_000).map(|at| (at / 20_000 * 1500 + rng.below(8000)) % (2 * DRAM)).collect();
+    let strides = (0..640).flat_map(|at| (0..2 * DRAM / 32).map(move |step| step * 32 + at % 32)).collect();
+    let small_parts = (0..40).flat_map(|at| passes(at % 4 * 5000, 5000, 4)).collect();
+    let back_and_forth = (0..10).flat_map(|_| (0..2 * DRAM).chain((0..2 * DRAM).rev())).collect();
+    vec![
+        ("random", random),
+        ("a hot part that the plan passes", hot),
+        ("a hot part that the plan does not hold", hot_elsewhere),
+        ("a hot part that moves", moving),
+        ("strides", strides),
+        ("parts that fit, in turns", small_parts),
+        ("back and forth", back_and_forth),
+        ("a part that fits", passes(3000, DRAM / 2, 40).collect()),
+        ("a loop", passes(0, 2 * DRAM, 12).collect()),
+    ]
+}
+
+/// By the kernel's reclaim, which does not know of the plan.
+fn kernel_counts(touches: &Touches, plan: &Planned, prefetch: prefetch::Named) -> Counts {
+    let tiers = vec![TierConfig::memory(DRAM as u32), TierConfig::storage(1 << 20)];
+    let memory =
+        Memory { tiers, plan: plan.clone(), drop_behind: prefetch != NONE, seed: 3, ..Memory::default() };
+    let setup = Setup { order: Order::Kernel, prefetch };
+    run(touches, &memory, &[setup], 1).pop().unwrap().unwrap()
+}
+
+#[test]
+fn a_plan_makes_no_more_faults_than_doing_nothing() {
+    let plans: [(&str, Planned); 5] = [
+        ("nothing", vec![]),
+        ("a sweep", vec![(range(0, 2 * DRAM), SWEPT)]),
+        ("a sweep, half held", half_held()),
+        ("the first half held", vec![(range(0, DRAM), Role::Held)]),
+        ("all held", vec![(range(0, 2 * DRAM), Role::Held)]),
+    ];
+    for (name, pages) in programs() {
+        let touches = of(pages);
+        let nothing = kernel_counts(&touches, &Vec::new(), NONE);
+        for (plan_name, plan) in &plans {
+            let with = kernel_counts(&touches, plan, PLAN);
+            // Where nothing is known, as much is lost as credits allow.
+            assert!(
+                with.faults <= nothing.faults * 102 / 100 + 64,
+                "{name}, {plan_name}: {} faults against {}, {} read",
+                with.faults,
+                nothing.faults,
+                with.read_bytes
+            );
+            assert!(
+                cost(&with) <= cost(&nothing) * 102 / 100 + 2500,
+                "{name}, {plan_name}: {} faults against {}, {} read",
+                with.faults,
+                nothing.faults,
+                with.read_bytes
+            );
+        }
+    }
 }

@@ -53,7 +53,7 @@ fn place(options: Options) -> Result<(), Failure> {
     let destination = Destination::of_report(report.as_deref(), true);
     forgo_huge_pages();
     if paged.is_asked() {
-        return paged::run(&paged, &comparison, planned.plan.as_deref(), command, format, &destination);
+        return paged::run(&paged, &comparison, planned.of_pages()?, command, format, &destination);
     }
     if let Some(option) = paged.without_limit() {
         return Err(Failure::usage(anyhow!("{option} needs a limit of DRAM: --dram 2GiB")));

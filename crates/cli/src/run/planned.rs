@@ -63,10 +63,9 @@ const FIELDS: &[&str] = &[
 ];
 
 /// How a plan is followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Follow {
     /// Follow the plan.
-    #[default]
     Plan,
     /// Follow the plan, and observed accesses where the program departs from it.
     Live,
@@ -95,9 +94,9 @@ pub struct PlanArgs {
     /// The plan, made by `tiermem plan`; with --dram it says which pages stay in DRAM, and which pass.
     #[arg(long, value_name = "PLAN")]
     pub plan: Option<PathBuf>,
-    /// How to follow the plan.
-    #[arg(long, value_enum, default_value_t, requires = "plan", conflicts_with_all = PAGED)]
-    follow: Follow,
+    /// How to follow the plan [default: plan; with --dram always live].
+    #[arg(long, value_enum, requires = "plan")]
+    follow: Option<Follow>,
     /// Source of the accesses that are observed: refs, or damon as the kernel's monitor sees them.
     #[arg(long, value_enum, default_value_t, requires = "plan", conflicts_with_all = PAGED)]
     source: ObservedBy,
@@ -113,6 +112,18 @@ pub struct PlanArgs {
     /// Bytes per second that may be moved [default: what the plan assumes].
     #[arg(long, value_name = "SIZE", requires = "plan", conflicts_with_all = PAGED)]
     move_bandwidth: Option<Bytes>,
+}
+
+impl PlanArgs {
+    /// The plan by which a program is paged in less DRAM than it needs, if there is one. There is one way to follow it.
+    pub fn of_pages(&self) -> Result<Option<&Path>, Failure> {
+        match self.follow {
+            None | Some(Follow::Live) => Ok(self.plan.as_deref()),
+            Some(Follow::Plan | Follow::FirstTouch) => Err(Failure::usage(anyhow!(
+                "with --dram a plan is followed live: as far as the program does what it says; leave --follow out"
+            ))),
+        }
+    }
 }
 
 /// The nodes of fast and of slow memory.
@@ -154,7 +165,7 @@ pub fn run(
             delay: Duration::ZERO,
             duration: None,
         },
-        placement: match args.follow {
+        placement: match args.follow.unwrap_or(Follow::Plan) {
             Follow::Plan => Placement::Planned,
             Follow::Live => Placement::Live,
             Follow::FirstTouch => Placement::FirstTouch,

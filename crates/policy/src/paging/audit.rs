@@ -17,7 +17,9 @@ impl<E: Evict> Paging<E> {
             let has_page = self.pages.map.find(self.pages.map.page_of(frame)) == Some(frame);
             assert!(has_page || view.tier.is_none(), "{frame:?} has no page and lies nowhere");
             let is_planned = self.plan.may_hold(self.pages.map.page_of(frame));
-            assert!(view.pins == 0 || has_page && view.tier == Some(0) && is_planned, "{frame:?} is pinned");
+            let is_held = self.pages.is_held(frame);
+            assert!(!is_held || has_page && view.tier == Some(0) && is_planned, "{frame:?} is held");
+            assert!(view.pins == 0 || is_held, "{frame:?} is pinned");
             let is_below = view.tier.is_some_and(|tier| tier > 0);
             assert!(is_below || !self.ahead.is_thrown_out(frame), "{frame:?} was thrown out and lies below");
         }

@@ -40,6 +40,8 @@ pub enum Reclaim {
     Order,
     /// The kernel, by itself and for the limit that it knows. It has accessed bits of each page.
     Kernel,
+    /// The kernel, for which the eviction order of this machine stands: a simulation. Like the kernel it does not know what is held.
+    SimulatedKernel,
 }
 
 /// Pages that DRAM is taken for where the kernel reclaims: there are never too few of them.

@@ -40,8 +40,8 @@ impl FollowedPlan {
         self.planned.is_empty()
     }
 
-    /// Does what follows from a plan that was told, or from another capacity. What is held is pinned where it lies in DRAM: so no order
-    /// names it as a victim, and nothing drops it.
+    /// Does what follows from a plan that was told, or from another capacity. What is held stays where it lies in DRAM: no order names
+    /// it as a victim, and nothing drops it.
     pub fn renew<E: Evict>(&mut self, pages: &mut Pages<E>) {
         if self.planned.is_empty() && !self.planned.is_stale() {
             return;
@@ -55,7 +55,7 @@ impl FollowedPlan {
         for range in before {
             pages.each(range, |pages, page, frame| {
                 if !self.planned.is_held(page) {
-                    pages.frames.unpin(frame);
+                    pages.let_go(frame);
                 }
             });
         }
@@ -66,13 +66,12 @@ impl FollowedPlan {
 
     /// A page is in DRAM: it stays there if a plan says so.
     pub fn hold<E: Evict>(&self, frame: Frame, page: u64, pages: &mut Pages<E>) {
-        let view = pages.frames.view(frame);
-        if view.tier == Some(0) && view.pins == 0 && self.planned.is_held(page) {
-            pages.frames.pin(frame);
+        if self.planned.is_held(page) {
+            pages.hold(frame);
         }
     }
 
-    /// Whether a page may be pinned.
+    /// Whether a page may be held.
     pub fn may_hold(&self, page: u64) -> bool {
         self.planned.is_stale() || self.planned.is_held(page)
     }
@@ -88,29 +87,36 @@ impl FollowedPlan {
         self.planned.path_of(page).is_some_and(|path| path.is_followed())
     }
 
-    /// A page is used: wishes for those that come after it, if the plan says which. `goes_on`: the program goes on along the page's path.
+    /// A page is used: wishes for those that come after it, if the plan says which; whether it does. `goes_on`: the program goes on along the page's path.
     pub fn fetch_ahead<E: Evict>(
         &mut self,
         (page, found, goes_on): (u64, Demand, bool),
         pages: &mut Pages<E>,
         wanted: &mut Vec<u64>,
     ) -> bool {
-        let Pages { map, frames, swap_tier, room, .. } = pages;
-        let mut lies = |page: u64| match map.get(page).map(|frame| frames.view(frame)) {
-            Some(view) if view.tier == Some(*swap_tier) && !view.is_moving => Lies::Below,
-            Some(view) if view.pins > 0 => Lies::Stays,
+        let window_max = pages.room.pages_ahead() / 2;
+        let mut lies = |page: u64| match pages.map.get(page).map(|frame| (frame, pages.frames.view(frame))) {
+            Some((_, view)) if view.tier == Some(pages.swap_tier) && !view.is_moving => Lies::Below,
+            Some((frame, _)) if pages.is_held(frame) => Lies::Stays,
             _ => Lies::Here,
         };
         if let Some(path) = self.planned.path_of(page) {
             if goes_on {
-                path.fetch_ahead(room.pages_ahead() / 2, lies, wanted);
+                path.fetch_ahead(window_max, lies, wanted);
             }
             return goes_on;
         }
-        let held = self.planned.held_around(page).filter(|_| found == Demand::Miss);
+        let may_fetch = found == Demand::Miss && self.fetch_back.credit.pages() > 0;
+        let held = self.planned.held_around(page).filter(|_| may_fetch);
         let Some(held) = held else { return false };
         let end = held.end.min(page.saturating_add(HELD_AHEAD_PAGES));
-        wanted.extend((page + 1..end).filter(|page| lies(*page) == Lies::Below));
+        for page in (page + 1..end).filter(|page| lies(*page) == Lies::Below) {
+            if self.fetch_back.credit.pages() == 0 {
+                break;
+            }
+            self.fetch_back.credit.spend();
+            wanted.push(page);
+        }
         true
     }
 
@@ -124,7 +130,7 @@ impl FollowedPlan {
     /// A page that was fetched ahead has paid for that.
     pub fn has_paid(&mut self, page: u64, found: Demand) {
         if matches!(found, Demand::PrefetchHit | Demand::LatePrefetch) && self.planned.is_held(page) {
-            self.fetch_back.used();
+            self.fetch_back.credit.earn();
         }
     }
 
@@ -134,7 +140,7 @@ impl FollowedPlan {
             let tier = pages.map.find(page).and_then(|frame| pages.frames.view(frame).tier);
             match self.planned.is_held(page) && tier == Some(pages.swap_tier) {
                 true => wanted.push(page),
-                false => self.fetch_back.used(),
+                false => self.fetch_back.credit.give_back(),
             }
         }
     }

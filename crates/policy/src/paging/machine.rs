@@ -65,6 +65,9 @@ impl<E: Evict> Paging<E> {
             Event::Step { budget } => self.step(budget, &mut along),
         }
         self.pages.translate(along.acts);
+        while let Some(page) = self.pages.next_taken() {
+            self.plan.taken_by_kernel(page);
+        }
     }
 
     fn fault(&mut self, page: u64, major: bool, write: bool, along: &mut Along<'_>) {
@@ -113,6 +116,7 @@ impl<E: Evict> Paging<E> {
             self.pages.has_come();
         }
         self.plan.hold(frame, page, &mut self.pages);
+        self.plan.fetch_back(&self.pages, &mut self.ahead.wanted);
         self.wish(room, along);
         if found.is_first() {
             self.came(frame, page, before.tier.is_some(), along);

@@ -7,6 +7,7 @@ use super::page_map::{CHUNK, PageMap};
 use super::page_range::PageRange;
 use super::refaults::Refaults;
 use super::room::Room;
+use crate::column::Bits;
 use crate::evict::Evict;
 use crate::frames::{self, ConfigError, Frame, Frames};
 use tiermem_base::Rng;
@@ -32,6 +33,10 @@ pub(super) struct Pages<E> {
     /// The tier that the kernel pages out to: the first that is not in place.
     pub swap_tier: u8,
     reclaim: Reclaim,
+    /// Frames that a plan holds in DRAM.
+    held: Bits,
+    /// Held pages that the simulated kernel has taken, until the plan hears of them.
+    taken: Vec<u64>,
     /// Acts of the frames, until they are translated.
     pub acts: Vec<frames::Act>,
 }
@@ -48,6 +53,8 @@ impl<E: Evict> Pages<E> {
             stored: config.stored,
             swap_tier: config.tiers.iter().take_while(|tier| tier.in_place).count() as u8,
             reclaim: config.reclaim,
+            held: Bits::default(),
+            taken: Vec::new(),
             acts: Vec::new(),
         })
     }
@@ -57,6 +64,7 @@ impl<E: Evict> Pages<E> {
         let frame = self.map.give(page)?;
         self.frames.grow_to(self.map.frames());
         self.refaults.grow_to(self.map.frames());
+        self.held.grow_to(Frame(self.map.frames().saturating_sub(1)).id());
         if self.stored.holds(page) {
             self.frames.adopt(frame, self.frames.space().tiers() - 1, now, &mut self.acts);
         }
@@ -66,6 +74,14 @@ impl<E: Evict> Pages<E> {
     /// Turns acts of the frames into acts on pages.
     pub fn translate(&mut self, acts: &mut Vec<Act>) {
         for act in self.acts.drain(..) {
+            if let frames::Act::Demote { frame, .. } | frames::Act::Drop { frame, .. } = act
+                && self.held.get(frame.id())
+            {
+                // Nothing else sends away what is held.
+                debug_assert_eq!(self.reclaim, Reclaim::SimulatedKernel);
+                self.held.set(frame.id(), false);
+                self.taken.push(self.map.page_of(frame));
+            }
             acts.push(match act {
                 frames::Act::Demote { ticket, frame, from, to, .. } => {
                     Act::PageOut { ticket, page: self.map.page_of(frame), from, to: Some(to), clean: false }
@@ -98,7 +114,7 @@ impl<E: Evict> Pages<E> {
 
     fn set_capacity(&mut self, dram_pages: u32, watermarks: Watermarks) {
         let (dram_pages, watermarks) = match self.reclaim {
-            Reclaim::Order => (dram_pages, watermarks),
+            Reclaim::Order | Reclaim::SimulatedKernel => (dram_pages, watermarks),
             Reclaim::Kernel => (UNLIMITED_PAGES, Watermarks::of(UNLIMITED_PAGES)),
         };
         let high = watermarks.high.min(dram_pages.saturating_sub(1));
@@ -117,14 +133,44 @@ impl<E: Evict> Pages<E> {
         self.room.is_full(self.frames.space().used(0))
     }
 
+    /// Holds a frame that lies in DRAM: nothing that is decided here sends it away. The kernel's reclaim does not know of that.
+    pub fn hold(&mut self, frame: Frame) {
+        if !self.held.get(frame.id()) && self.frames.view(frame).tier == Some(0) {
+            self.held.set(frame.id(), true);
+            if self.reclaim == Reclaim::Order {
+                self.frames.pin(frame);
+            }
+        }
+    }
+
+    /// Holds it no longer.
+    pub fn let_go(&mut self, frame: Frame) {
+        if self.held.get(frame.id()) {
+            self.held.set(frame.id(), false);
+            if self.reclaim == Reclaim::Order {
+                self.frames.unpin(frame);
+            }
+        }
+    }
+
+    /// Whether it is held.
+    pub fn is_held(&self, frame: Frame) -> bool {
+        self.held.get(frame.id())
+    }
+
+    /// The next held page that the simulated kernel has taken.
+    pub fn next_taken(&mut self) -> Option<u64> {
+        self.taken.pop()
+    }
+
     /// Whether a page can be sent away.
     pub fn may_leave(&self, page: u64) -> bool {
-        self.map.find(page).is_some_and(|frame| self.frames.view(frame).may_leave())
+        self.map.find(page).is_some_and(|frame| self.frames.view(frame).may_leave() && !self.is_held(frame))
     }
 
     /// Sends a page away if it can be; whether it was.
     pub fn send_away(&mut self, page: u64, along: &mut Along<'_>) -> bool {
-        let frame = self.map.find(page).filter(|frame| self.frames.view(*frame).may_leave());
+        let frame = self.map.find(page).filter(|_| self.may_leave(page));
         let sent = frame.and_then(|frame| self.frames.send_down(frame, along.now, along.rng, &mut self.acts));
         if sent.is_some() {
             self.room.has_left();
@@ -151,5 +197,7 @@ impl<E: Evict> Pages<E> {
             + self.frames.policy().metadata_bytes()
             + self.map.bytes()
             + self.refaults.metadata_bytes()
+            + self.held.bytes()
+            + (self.taken.capacity() * size_of::<u64>()) as u64
     }
 }

@@ -5,9 +5,12 @@ use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
 
 use super::page_range::PageRange;
+use crate::prefetch::credit::Credit;
 
 /// Pages between one use and the next beyond what was fetched ahead: the kernel brings neighbours by itself.
 const GAP: u64 = 16;
+/// What may be fetched for nothing: two windows at their most.
+const CREDIT_PAGES: u32 = 2048;
 /// A use that lies so many pages behind the last one, and in so small a part of the path, is late, and no turning back.
 const LATE_MAX: u64 = 1024;
 const LATE_ONE_OF: u64 = 64;
@@ -33,6 +36,8 @@ const LEAVE_LOOKS_MAX: u32 = 1024;
 /// **What was passed last is needed last.** So where something has to leave, the places just behind the program leave first, and then
 /// those farther behind, as far as what comes next. Places from `gone` on were looked at for that.
 ///
+/// **A program that leaves out most of its pages** would have them fetched for nothing. So there is a [`Credit`] for what is fetched.
+///
 /// **A program that turns back to what has left for it** does not do what the plan says. Then nothing leaves before it has gone a whole round
 /// in order: so a plan that does not fit costs what leaves in one round.
 #[derive(Clone, Debug)]
@@ -45,6 +50,7 @@ pub(super) struct Path {
     walk: Option<Walk>,
     /// Uses that must follow each other before something leaves.
     run_min: u64,
+    credit: Credit,
 }
 
 #[derive(Clone, Debug)]
@@ -80,7 +86,7 @@ impl Path {
             (*range, before)
         });
         let ranges = placed.collect();
-        Path { ranges, pages, is_down, walk: None, run_min: RUN_MIN }
+        Path { ranges, pages, is_down, walk: None, run_min: RUN_MIN, credit: Credit::full(CREDIT_PAGES) }
     }
 
     /// The place of a page in the first round.
@@ -134,6 +140,10 @@ impl Path {
             *walk = Walk::at(place + pages);
             return false;
         }
+        // Where each page follows the one before, it would have been used if it had been fetched.
+        if !is_missed || step == 1 {
+            self.credit.earn();
+        }
         walk.last += step;
         walk.next = walk.next.max(walk.last + 1);
         walk.run = walk.run.saturating_add(1);
@@ -162,7 +172,13 @@ impl Path {
                 }
                 let Some(page) = self.page_at(walk.next) else { break };
                 let lies = lies(page);
-                wanted.extend((lies == Lies::Below).then_some(page));
+                if lies == Lies::Below {
+                    if self.credit.pages() == 0 {
+                        break;
+                    }
+                    self.credit.spend();
+                    wanted.push(page);
+                }
                 if lies != Lies::Stays {
                     walk.ahead.push_back(walk.next);
                 }
@@ -291,6 +307,18 @@ mod tests {
         let lies = |page: u64| if page.is_multiple_of(2) { Lies::Below } else { Lies::Here };
         path.fetch_ahead(128, lies, &mut wanted);
         assert_eq!(wanted, (5003..5035).filter(|page| page % 2 == 0).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_program_that_leaves_out_most_of_a_path_has_little_of_it_fetched_for_nothing() {
+        let mut path = Path::new(&[PageRange { first: 0, end: 1 << 20 }], false);
+        let used = (100..102).chain((1..20_000).map(|step| 101 + step * 15));
+        let wanted = fetched(&mut path, used);
+        // What it uses is fetched, and as much again, and the credit.
+        assert!(wanted.len() < 2 * 20_000 + CREDIT_PAGES as usize + 2, "{}", wanted.len());
+        // In order it has all of it fetched again.
+        let wanted = fetched(&mut path, 400_000..500_000);
+        assert!(wanted.len() > 99_900, "{}", wanted.len());
     }
 
     #[test]

@@ -37,7 +37,10 @@ impl<E: Evict> Paging<E> {
                     self.has_left(frame, settled.why, settled.unused_prefetch);
                 }
             }
-            End::Stayed if !rises => self.pages.counts.stayed += 1,
+            End::Stayed if !rises => {
+                self.pages.counts.stayed += 1;
+                self.plan.hold(frame, self.pages.map.page_of(frame), &mut self.pages);
+            }
             // The fetch failed, and the program has fetched the page itself meanwhile.
             End::Stayed if settled.awaited => {
                 self.pages.frames.found(frame, 0, along.now, &mut self.pages.acts);
@@ -71,7 +74,7 @@ impl<E: Evict> Paging<E> {
     /// The kernel has taken a page by itself.
     pub(super) fn evicted_by_kernel(&mut self, frame: Frame, page: u64, now: u64) {
         let unused_prefetch = self.pages.frames.view(frame).is_prefetched;
-        self.pages.frames.unpin(frame);
+        self.pages.let_go(frame);
         self.plan.taken_by_kernel(page);
         self.pages.counts.kernel_evicted += 1;
         self.pages.counts.prefetch_unused += u64::from(unused_prefetch);
@@ -119,7 +122,7 @@ impl<E: Evict> Paging<E> {
     pub(super) fn discarded(&mut self, pages: PageRange) {
         let ahead = &mut self.ahead;
         self.pages.each(pages, |pages, _, frame| {
-            pages.frames.unpin(frame);
+            pages.let_go(frame);
             pages.frames.discard(frame, &mut pages.acts);
             pages.refaults.forget(frame);
             ahead.forgive(frame);

@@ -5,6 +5,7 @@
 //! by all of `u64`: pages below 0 or above `u64::MAX` are not wished for.
 
 pub mod best_offset;
+pub(crate) mod credit;
 pub mod feedback;
 pub mod leap;
 pub mod named;

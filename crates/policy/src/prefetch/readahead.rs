@@ -3,11 +3,17 @@
 //! A page asked for soon after another, a little above or below it, makes a stream. It fetches a window of pages beyond; when a half of
 //! the window is left, the next one, twice as long, up to the most. A stream that is not asked for again is replaced. It suits a medium
 //! that takes long to answer and much at a time, such as flash below a program's memory: what lies between two windows is the time that the
-//! driver has. The stream prefetcher ([`super::stream`]) keeps a distance of tens of pages, which fits a cache. Where accesses are random no
+//! driver has. The stream prefetcher ([`super::stream`]) keeps a distance of tens of pages, which fits a cache. Where accesses are far apart no
 //! stream begins, and nothing is fetched.
+//!
+//! Random accesses to a small part of memory come near each other by chance, and what is fetched for such a stream throws out what is used. So
+//! there is a credit: a page that is sent for costs one, and one that is used then gives two. While there is credit the second page of
+//! a stream begins to fetch; each time that a stream wants to begin without credit, streams have to be twice as long from then on. When the
+//! credit is full again they have to be half as long. A sweep that goes on needs no credit.
 //!
 //! Only the first use of a page counts ([`Demand::is_first`]).
 
+use super::credit::Credit;
 use super::{Demand, Prefetch, wish_above, wish_below};
 
 /// How many streams, and how far each reads ahead.
@@ -41,6 +47,11 @@ enum Direction {
     Down,
 }
 
+/// The credit at most, in pages: what streams that are none may cost before they have to be longer.
+const CREDIT_PAGES: u32 = 128;
+/// The longest run that a stream has to have before it fetches.
+const RUN_MAX: u32 = 256;
+
 /// A stream, or a page that may begin one.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
@@ -48,8 +59,10 @@ struct Stream {
     last: u64,
     /// The farthest page that was fetched or asked for.
     end: u64,
-    /// Pages of the window before.
+    /// Pages of the window before; 0: it has not begun to fetch.
     window: u32,
+    /// Pages that followed its first one.
+    run: u32,
     /// `None`: it has one page.
     direction: Option<Direction>,
     /// When it was asked for last, in demands.
@@ -75,17 +88,37 @@ pub struct Readahead {
     parameters: ReadaheadParameters,
     streams: Vec<Stream>,
     demands: u64,
+    credit: Credit,
+    /// How long a run has to be for a stream to begin to fetch.
+    run_min: u32,
 }
 
 impl Readahead {
     /// With these parameters.
     pub fn new(parameters: ReadaheadParameters) -> Self {
         let streams = Vec::with_capacity(parameters.streams.max(1) as usize);
-        Readahead { parameters, streams, demands: 0 }
+        Readahead { parameters, streams, demands: 0, credit: Credit::full(CREDIT_PAGES), run_min: 1 }
+    }
+
+    /// A page that was sent for is used.
+    fn has_paid(&mut self) {
+        if self.credit.earn() && self.run_min > 1 {
+            self.run_min /= 2;
+            self.credit.halve();
+        }
+    }
+
+    /// Whether a stream with such a run begins to fetch.
+    fn may_begin(&mut self, run: u32) -> bool {
+        if self.credit.pages() == 0 && run >= self.run_min {
+            self.run_min = (self.run_min * 2).min(RUN_MAX);
+            self.credit.halve();
+        }
+        run >= self.run_min
     }
 
     fn begin(&mut self, page: u64) {
-        let new = Stream { last: page, end: page, window: 0, direction: None, used: self.demands };
+        let new = Stream { last: page, end: page, window: 0, run: 0, direction: None, used: self.demands };
         if self.streams.len() < self.parameters.streams.max(1) as usize {
             self.streams.push(new);
         } else if let Some(oldest) = self.streams.iter_mut().min_by_key(|stream| stream.used) {
@@ -100,20 +133,26 @@ impl Prefetch for Readahead {
             return;
         }
         self.demands += 1;
+        if matches!(found, Demand::PrefetchHit | Demand::LatePrefetch) {
+            self.has_paid();
+        }
         let gap = u64::from(self.parameters.gap_pages);
         if self.streams.iter().any(|stream| stream.last == page) {
             return;
         }
         let found =
-            self.streams.iter_mut().find_map(|stream| stream.step_to(page, gap).map(|step| (stream, step)));
-        let Some((stream, direction)) = found else { return self.begin(page) };
-        (stream.last, stream.direction, stream.used) = (page, Some(direction), self.demands);
+            self.streams.iter().enumerate().find_map(|(at, stream)| Some((at, stream.step_to(page, gap)?)));
+        let Some((at, direction)) = found else { return self.begin(page) };
+        let (window, run) = (self.streams[at].window, self.streams[at].run.saturating_add(1));
+        let is_fetching = window > 0 || self.may_begin(run);
+        let stream = &mut self.streams[at];
+        (stream.last, stream.direction, stream.run, stream.used) = (page, Some(direction), run, self.demands);
         stream.end = match direction {
             Direction::Up => stream.end.max(page),
             Direction::Down => stream.end.min(page),
         };
         // A half of the window before is left: the next one is due.
-        if stream.end.abs_diff(page) > u64::from(stream.window / 2) {
+        if !is_fetching || stream.end.abs_diff(page) > u64::from(stream.window / 2) {
             return;
         }
         let ReadaheadParameters { window_min, window_max, .. } = self.parameters;
@@ -128,6 +167,10 @@ impl Prefetch for Readahead {
                 stream.end = stream.end.saturating_sub(stream.window.into());
             }
         }
+    }
+
+    fn issued(&mut self, _page: u64) {
+        self.credit.spend();
     }
 
     fn metadata_bytes(&self) -> u64 {
@@ -184,6 +227,38 @@ mod tests {
                 assert!(wanted.contains(&page), "{page}");
             }
         }
+    }
+
+    /// Asks for pages one after the other, of which those that were fetched are there; the pages that were fetched.
+    fn fetched(readahead: &mut Readahead, pages: impl IntoIterator<Item = u64>) -> usize {
+        let mut here = BTreeSet::new();
+        let mut sum = 0;
+        for page in pages {
+            let mut wanted = Vec::new();
+            let found = if here.remove(&page) { Demand::PrefetchHit } else { Demand::Miss };
+            readahead.demand(page, found, &mut wanted);
+            for page in wanted {
+                if here.insert(page) {
+                    readahead.issued(page);
+                    sum += 1;
+                }
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn pages_that_are_near_each_other_by_chance_end_it_and_a_sweep_begins_it_again() {
+        let mut readahead = Readahead::new(ReadaheadParameters::DEFAULT);
+        // Pairs, of which nothing follows.
+        let pairs = |from: u64| (from..from + 4000).flat_map(|at| [at * 1000, at * 1000 + 1]);
+        let for_nothing = fetched(&mut readahead, pairs(0));
+        assert!((128..300).contains(&for_nothing), "{for_nothing}");
+        assert_eq!(fetched(&mut readahead, pairs(10_000)), 0);
+        // A sweep is seen by its length, and then the third page is enough: what was fetched beyond the sweep's end was for nothing.
+        let swept = fetched(&mut readahead, 1 << 40..(1 << 40) + 20_000);
+        assert!(swept > 19_990, "{swept}");
+        assert_eq!(fetched(&mut readahead, 1 << 50..(1 << 50) + 3), 16);
     }
 
     #[test]

@@ -459,11 +459,15 @@ struct Readahead {
     /// In the order of the places that they have; with when each was asked for last.
     runs: Vec<(Ahead, usize)>,
     demands: usize,
+    /// What may be fetched for nothing, of 128.
+    credit: i128,
+    /// Pages that have to follow the first of a run before it fetches.
+    follow: usize,
 }
 
 impl Readahead {
     fn new(parameters: ReadaheadParameters) -> Self {
-        Readahead { parameters, runs: vec![], demands: 0 }
+        Readahead { parameters, runs: vec![], demands: 0, credit: 128, follow: 1 }
     }
 
     fn direction_to(&self, run: &Ahead, page: i128) -> Option<i128> {
@@ -483,6 +487,12 @@ impl Naive for Readahead {
             return vec![];
         }
         self.demands += 1;
+        if found != Demand::Miss {
+            self.credit = (self.credit + 2).min(128);
+            if self.credit == 128 && self.follow > 1 {
+                (self.credit, self.follow) = (64, self.follow / 2);
+            }
+        }
         if self.runs.iter().any(|(run, _)| run.last() == page) {
             return vec![];
         }
@@ -503,6 +513,16 @@ impl Naive for Readahead {
         *used = self.demands;
         run.direction = direction;
         run.asked.push(page);
+        let followed = run.asked.len() - 1;
+        if run.window == 0 {
+            let is_long = followed >= self.follow;
+            if is_long && self.credit == 0 {
+                (self.credit, self.follow) = (64, 256.min(2 * self.follow));
+            }
+            if followed < self.follow {
+                return vec![];
+            }
+        }
         let left = (run.end() - page) * direction;
         if left > run.window / 2 {
             return vec![];
@@ -513,6 +533,10 @@ impl Naive for Readahead {
         // Pages that there are not cannot be fetched, and the run ends there.
         run.fetched.extend(wishes.iter().filter(|page| (0..=LAST_PAGE).contains(*page)));
         wishes
+    }
+
+    fn issued(&mut self) {
+        self.credit = (self.credit - 1).max(0);
     }
 }
 

@@ -124,7 +124,7 @@ impl Memory {
         Config {
             tiers,
             // Here the kernel's reclaim is an order, too.
-            reclaim: Reclaim::Order,
+            reclaim: if setup.order == Order::Kernel { Reclaim::SimulatedKernel } else { Reclaim::Order },
             drop_behind: self.drop_behind && !knows_trace,
             references: if is_live { frames::References::Sampled } else { frames::References::Told },
             writes_told: !is_live,
