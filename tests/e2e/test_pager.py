@@ -122,7 +122,7 @@ def test_dram_by_the_overcommit_ratio(tmp_path: pathlib.Path) -> None:
 
 def test_what_finds_no_room_ends_with_the_reason_and_nobody_else_does() -> None:
     bystander = subprocess.Popen(eater(30, "sys.stdin.read()"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    done = run("--dram", "32MiB", "--flash", "32MiB", "--", *eater(200))
+    done = run("--dram", "32MiB", "--flash", "32MiB", "--wait-when-full", "0s", "--", *eater(200))
     assert done.returncode == 128 + signal.SIGKILL
     reason = "the kernel killed it for want of memory: it had 32MiB of DRAM and 32MiB of flash; give it more of one"
     assert reason in done.stderr
@@ -274,6 +274,33 @@ def test_a_child_that_outlives_the_program_keeps_its_limit_and_all_goes_with_it(
     assert left["processes"] >= 1 and left["dram_bytes"] == 32 * MIB
     go.write_text("go\n")
     eventually(lambda: areas() == [] and groups() == [], "the keeper has taken all away")
+    eventually(lambda: status() == [], "the register is empty")
+    assert_nothing_is_left()
+
+
+def test_what_outlives_the_program_can_be_asked_and_changed(tmp_path: pathlib.Path) -> None:
+    go, done_with = tmp_path / "go", tmp_path / "done"
+    os.mkfifo(go)
+    then = f"open({str(go)!r}).read()\nfor page in range(pages): assert memory[page * 4096] == page & 255\nopen({str(done_with)!r}, 'w')"
+    script = '"$@" </dev/null >/dev/null 2>&1 & exit 0'
+    done = tiermem("run", "--dram", "32MiB", "--flash", "96MiB", "--", "sh", "-c", script, "sh", *eater(60, then))
+    assert done.returncode == 0, done.stderr
+    eventually(lambda: [run["evict"] for run in status()] == ["kernel"], "the keeper answers")
+    (left,) = status()
+    assert left["pid"] is not None and left["prefetch"] == "none" and left["prefetched_pages"] is None
+    changed = tiermem("pager", "set", "dram=48MiB", "flash=90MiB", "--format", "json")
+    assert changed.returncode == 0, changed.stderr
+    (told,) = json.loads(changed.stdout)
+    assert told["dram_bytes"] == 48 * MIB and told["flash_bytes"] == 90 * MIB
+    assert status()[0]["dram_bytes"] == 48 * MIB
+    refused = tiermem("pager", "set", "dram=1MiB")
+    assert refused.returncode == 1 and "it is from 16MiB" in refused.stderr
+    # It steers as well, if it is asked to.
+    steered = tiermem("pager", "set", "prefetch=readahead")
+    assert steered.returncode == 0 or "steering takes" in steered.stderr, steered.stderr
+    go.write_text("go")
+    eventually(lambda: areas() == [] and groups() == [], "the keeper has taken all away")
+    assert done_with.exists()
     eventually(lambda: status() == [], "the register is empty")
     assert_nothing_is_left()
 

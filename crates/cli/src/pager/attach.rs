@@ -16,7 +16,7 @@ use crate::destination::Destination;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Format;
-use crate::run::paged::{self, EvictName, FlashSize};
+use crate::run::paged::{self, EvictName, FlashSize, RoomArgs};
 use crate::run::paged_report;
 
 const HELP: &str = "\
@@ -67,6 +67,8 @@ pub struct Options {
     /// Write the events and the acts of steering to FILE; `tiermem pager replay FILE` checks it.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    #[command(flatten)]
+    room: RoomArgs,
     /// Format of the report.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -116,6 +118,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             || options.prefetch.is_some()
             || options.drop_behind.is_some()
             || options.log.is_some(),
+        room: options.room.options(),
+        tell: |note| eprintln!("tiermem: {note}"),
     };
     let stop = Stop::default();
     // A second signal changes nothing: the limits have to be put back.

@@ -7,13 +7,18 @@ mod status;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Subcommand;
+use tiermem_base::Nanos;
+use tiermem_pager::run::{self, SteerOptions};
 use tiermem_pager::{machine, steer};
+use tiermem_policy::prefetch;
 
 use crate::failure::Failure;
 use crate::print_text::print_text;
+use crate::run::paged;
 
 /// How it is used.
 pub const EXAMPLE: &str = "\
@@ -51,6 +56,16 @@ pub enum Command {
         /// The run.
         id: String,
     },
+    /// Have a program that finds no memory wait: `tiermem run` and `tiermem pager attach` start it.
+    #[command(hide = true)]
+    WaitForRoom {
+        /// The process that looks after the program; the wait ends with it.
+        owner: u32,
+        /// How long it waits at a time.
+        patience: Nanos,
+        /// The group's folder.
+        group: PathBuf,
+    },
     /// Have the kernel sum the counts of a control group often: `tiermem run` and `tiermem pager attach` start it.
     #[command(hide = true)]
     FreshCounts {
@@ -66,9 +81,25 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Set(options) => set::run(&options),
         Command::Status(options) => status::run(&options),
         Command::Replay { log } => replay(&log),
-        Command::Keep { id } => machine::keep(&id).map_err(Failure::failed),
+        Command::Keep { id } => keep(&id),
+        Command::WaitForRoom { owner, patience, group } => {
+            machine::wait_for_room(&group, owner, Duration::from_nanos(patience.0)).map_err(Failure::failed)
+        }
         Command::FreshCounts { group } => machine::keep_counts_fresh(&group).map_err(Failure::failed),
     }
+}
+
+/// Nothing steers what has outlived a program, until that is asked for.
+fn keep(id: &str) -> Result<(), Failure> {
+    let steer = SteerOptions {
+        evict: None,
+        prefetch: prefetch::Named::None,
+        drop_behind: false,
+        plan: None,
+        log: None,
+        fresh_counts: paged::own_command("fresh-counts"),
+    };
+    run::keep(id, steer).map_err(paged::advise)
 }
 
 fn replay(path: &Path) -> Result<(), Failure> {

@@ -39,6 +39,7 @@ Fields:
   command                the program or the group
   quarter_more_saves     share of the major faults that would not have been with a quarter more DRAM; null without steering, or without
                          such faults
+  waits_s                how long the program has waited for room, as DRAM and flash are full; null where it does not wait
 
 What the process alone knows that takes care of it is null where that was killed: faults, pages fetched ahead, evict and prefetch.";
 
@@ -60,6 +61,7 @@ const FIELDS: &[&str] = &[
     "swap",
     "command",
     "quarter_more_saves",
+    "waits_s",
 ];
 
 /// What a table that is drawn again and again shows of them: it has to fit into a terminal.
@@ -76,6 +78,7 @@ const WATCHED: &[&str] = &[
     "evict",
     "prefetch",
     "command",
+    "waits_s",
 ];
 /// Characters of a command in such a table.
 const COMMAND_CHARS: usize = 30;
@@ -165,6 +168,7 @@ fn row(run: &LiveRun, status: Option<Status>, before: &mut Before) -> Vec<Cell> 
         Cell::Text(swap.as_ref().map_or_else(String::new, |path| path.display().to_string())),
         Cell::Text(command.clone()),
         Cell::Number(status.as_ref().and_then(quarter_more_saves).unwrap_or(f64::NAN), 4),
+        Cell::Number(status.as_ref().and_then(waits_s).unwrap_or(f64::NAN), 1),
     ]
 }
 
@@ -172,6 +176,11 @@ fn row(run: &LiveRun, status: Option<Status>, before: &mut Before) -> Vec<Cell> 
 fn quarter_more_saves(status: &Status) -> Option<f64> {
     let saved = status.quarter_more_saves_faults?;
     (status.major_faults > 0).then(|| (saved as f64 / status.major_faults as f64).min(1.0))
+}
+
+/// How long it has waited for room; `None`: it does not.
+fn waits_s(status: &Status) -> Option<f64> {
+    status.waits_ms.map(|ms| ms as f64 / 1000.0)
 }
 
 /// A second, since the look before; `None` at the first.

@@ -4,15 +4,16 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::tier::{Capacity, TierLocation};
-use tiermem_base::{Bytes, TierKind, TierSpec};
+use tiermem_base::{Bytes, Nanos, TierKind, TierSpec};
 use tiermem_pager::control::on_or_off;
 use tiermem_pager::cost;
 use tiermem_pager::machine::{Flash, Limits};
-use tiermem_pager::run::{self, AskedHow, Ended, Note, Options, RunError, SteerOptions};
+use tiermem_pager::run::{self, AskedHow, Ended, Note, Options, RunError, SteerOptions, WaitOptions};
 use tiermem_place::capture::Stop;
 use tiermem_policy::prefetch::readahead::ReadaheadParameters;
 use tiermem_policy::{evict, prefetch};
@@ -70,6 +71,9 @@ Fields of the report with --dram:
     faults               major faults that are left
     fetched_pages        pages fetched ahead and used that are left
     wait_s               those faults at the median time of a fault; null if none was measured";
+
+/// How long a program may wait for room, by default.
+const WAIT_WHEN_FULL: Nanos = Nanos(60_000_000_000);
 
 /// The flash of a run, as `[PATH=]SIZE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +173,8 @@ pub struct PagedArgs {
     /// with --plan, else readahead].
     #[arg(long, value_name = "NAME")]
     prefetch: Option<prefetch::Named>,
+    #[command(flatten)]
+    room: RoomArgs,
 }
 
 impl PagedArgs {
@@ -186,6 +192,7 @@ impl PagedArgs {
             ("--prefetch", self.prefetch.is_some()),
             ("--drop-behind", self.drop_behind.is_some()),
             ("--log", self.log.is_some()),
+            ("--wait-when-full", self.room.is_given()),
         ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
@@ -273,6 +280,8 @@ pub fn run(
             fresh_counts: own_command("fresh-counts"),
         },
         keeper: own_command("keep"),
+        room: args.room.options(),
+        tell: |note| eprintln!("tiermem: {note}"),
     };
     let stop = Stop::default();
     // A signal is the program's; the run ends with it.
@@ -345,6 +354,30 @@ pub fn advise(error: RunError) -> Failure {
         RunError::Steer(error) => Failure::failed(anyhow!(
             "{error}; steering takes CAP_PERFMON and CAP_SYS_NICE (root has both); --how swap goes without"
         )),
+    }
+}
+
+/// Waiting for room, as it is asked for.
+#[derive(Debug, Args)]
+pub struct RoomArgs {
+    /// How long the program may wait, each time that DRAM and flash are full, for `tiermem pager set` to make room; then the kernel kills it.
+    /// 0s: it is killed at once, as always with control groups of version 2 [default: 60s].
+    #[arg(long, value_name = "TIME")]
+    wait_when_full: Option<Nanos>,
+}
+
+impl RoomArgs {
+    /// Whether something was asked for.
+    pub fn is_given(&self) -> bool {
+        self.wait_when_full.is_some()
+    }
+
+    /// What it means for this process.
+    pub fn options(&self) -> WaitOptions {
+        let patience = self.wait_when_full.unwrap_or(WAIT_WHEN_FULL);
+        let mut command = own_command("wait-for-room");
+        command.extend([std::process::id().to_string().into(), format!("{}ns", patience.0).into()]);
+        WaitOptions { patience: Duration::from_nanos(patience.0), command }
     }
 }
 

@@ -45,4 +45,7 @@ pub struct Status {
     pub prefetch: String,
     /// Whether it is steered.
     pub is_steered: bool,
+    /// How long it has waited for room, as DRAM and flash are full; `None`: it does not wait.
+    #[serde(default)]
+    pub waits_ms: Option<u64>,
 }

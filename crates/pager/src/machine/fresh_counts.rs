@@ -6,16 +6,12 @@
 //! program although swap is free: in 9 of 10 trials with a limit of 32 MiB, and in none of 50 while this process ran (Linux 6.18;
 //! `shrink_lruvec` and `inactive_is_low` of `mm/vmscan.c`). It must be another process than tiermem's own, and survives that.
 
-use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tiermem_sys::control_group::{Group, Hierarchy, Limit, all_processes};
+use tiermem_sys::control_group::{Hierarchy, Limit, all_processes};
 use tiermem_sys::own_memory;
 
 use super::MachineError;
@@ -28,50 +24,6 @@ const APART_MIN: Duration = Duration::from_millis(5);
 const APART_MAX: Duration = Duration::from_millis(250);
 /// How often is looked whether anybody needs it.
 const LOOKS_APART: Duration = Duration::from_secs(1);
-
-/// The process that reads. It ends with this value; where that is left or never dropped, with the group's last process.
-#[derive(Debug)]
-pub struct FreshCounts(Child);
-
-impl FreshCounts {
-    /// Starts it: a command that, with the group's folder behind it, calls [`keep_counts_fresh`].
-    ///
-    /// # Errors
-    /// If it cannot be started.
-    pub fn start(command: &[OsString], group: &Group) -> io::Result<Self> {
-        start_apart(command, group.path().as_os_str()).map(FreshCounts)
-    }
-
-    /// Lets it go on by itself: processes are left in the group.
-    pub fn leave(self) {
-        std::mem::forget(self);
-    }
-
-    /// Whether it has ended by itself.
-    pub fn has_ended(&mut self) -> bool {
-        !matches!(self.0.try_wait(), Ok(None))
-    }
-}
-
-impl Drop for FreshCounts {
-    fn drop(&mut self) {
-        // It has ended, or ends.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Starts a process that has nothing of this one's: neither its streams nor its group of processes, which may get signals of a terminal.
-///
-/// # Errors
-/// If it cannot be started.
-pub fn start_apart(command: &[OsString], argument: &OsStr) -> io::Result<Child> {
-    let (file, arguments) = command.split_first().ok_or(io::ErrorKind::NotFound)?;
-    let mut command = Command::new(file);
-    command.arg0("tiermem").args(arguments).arg(argument).process_group(0).current_dir("/");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn()
-}
 
 /// Reads the counts until the group is gone or has no process.
 ///

@@ -8,6 +8,7 @@ use tiermem_sys::swap::{self, SwapArea};
 
 use super::error::MachineError;
 use super::register::{Attached, Entry, EntrySwap, Locked};
+use super::room_wait::end_room_wait;
 use super::{flash, limit_change, swap_return};
 
 /// The kernel takes a process out of its group a little after its end.
@@ -48,6 +49,7 @@ impl AllLeft {
 pub fn sweep(locked: &Locked<'_>) -> Result<AllLeft, MachineError> {
     let entries = locked.entries()?;
     let (live, dead): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(Entry::is_live);
+    live.iter().for_each(end_wait_without_owner);
     let mut left = AllLeft { live, ..AllLeft::default() };
     let mut first_error = None;
     for mut entry in dead {
@@ -56,6 +58,14 @@ pub fn sweep(locked: &Locked<'_>) -> Result<AllLeft, MachineError> {
         }
     }
     first_error.map_or(Ok(left), Err)
+}
+
+/// A program must not wait for room where nobody is left to end that. (Groups that are attached to get back what they had.)
+fn end_wait_without_owner(entry: &Entry) {
+    if let (None, Some(group)) = (entry.living_owner(), entry.group()) {
+        // Version 2 has no such wait.
+        let _ = end_room_wait(&group);
+    }
 }
 
 fn take_away(locked: &Locked<'_>, entry: &mut Entry, left: &mut AllLeft) -> Result<(), MachineError> {

@@ -53,8 +53,19 @@ pub fn change(
 /// # Errors
 /// If it needs more by now than they allow.
 pub fn put_back(group: &Group, before: &SavedLimits) -> Result<(), MachineError> {
-    put_marks_back(group, before)?;
-    change(group, (before.memory(), before.swap()), &|| false)
+    let change_limits = || change(group, (before.memory(), before.swap()), &|| false);
+    match group.version() {
+        Version::Two => {
+            put_marks_back(group, before)?;
+            change_limits()
+        }
+        // A process that waits for room must find it before the kernel may kill it.
+        Version::One => {
+            let changed = change_limits();
+            put_marks_back(group, before)?;
+            changed
+        }
+    }
 }
 
 fn put_marks_back(group: &Group, before: &SavedLimits) -> Result<(), GroupError> {

@@ -1,6 +1,6 @@
 //! The limits of a run or an attachment.
 
-use tiermem_sys::control_group::Group;
+use tiermem_sys::control_group::{Group, Limit};
 use tiermem_sys::{memory, swap};
 
 use super::error::MachineError;
@@ -16,6 +16,18 @@ pub struct Limits {
     pub dram_bytes: u64,
     /// What it may have in swap.
     pub flash: Flash,
+}
+
+/// The limits that a group has: of DRAM, and of flash if it is limited.
+///
+/// # Errors
+/// If the group has gone.
+pub fn of(group: &Group) -> Result<(u64, Option<u64>), MachineError> {
+    let bytes = |limit| match limit {
+        Limit::Bytes(bytes) => Some(bytes),
+        Limit::Unlimited => None,
+    };
+    Ok((bytes(group.memory_limit()?).unwrap_or(u64::MAX), bytes(group.swap_limit()?)))
 }
 
 /// Whether there can be such a limit of DRAM.

@@ -3,6 +3,7 @@
 //!
 //! Whatever is made stands in the [`register`] before it is made, so that the next run finds what a killed one has left.
 
+mod apart;
 mod attach_error;
 mod attachment;
 mod error;
@@ -15,19 +16,22 @@ mod limit_change;
 mod limits;
 mod page_out;
 mod register;
+mod room_wait;
 mod saved_limits;
 mod swap_return;
 
+pub use apart::{Apart, Kept, start_apart};
 pub use attach_error::AttachError;
 pub use attachment::{Attachment, Subject};
 pub use error::MachineError;
 pub use flash::Flash;
 pub use flash_speed::flash_read_speed;
-pub use fresh_counts::{FreshCounts, keep_counts_fresh, start_apart};
+pub use fresh_counts::keep_counts_fresh;
 pub use leftovers::Left;
 pub use limit_change::change as change_limits;
-pub use limits::{DRAM_BYTES_MIN, Limits, check as check_dram, check_flash};
+pub use limits::{DRAM_BYTES_MIN, Limits, check as check_dram, check_flash, of as limits_of};
 pub use register::Register;
+pub use room_wait::{FullTime, end_room_wait, wait_for_room};
 
 use std::path::{Path, PathBuf};
 
@@ -69,6 +73,17 @@ impl Reservation {
         }
     }
 
+    /// Takes over the care of a run whose program has ended, and of which processes are left.
+    ///
+    /// # Errors
+    /// If there is no such run, or its group has gone.
+    pub fn adopt(id: &str) -> Result<Self, MachineError> {
+        let register = Register::open()?;
+        let entry = register.lock()?.adopt(id)?;
+        let group = entry.group().ok_or_else(|| MachineError::Unknown { id: id.to_owned() })?;
+        Ok(Reservation { register, entry, group })
+    }
+
     /// Its name in the register.
     pub fn id(&self) -> &str {
         &self.entry.id
@@ -100,22 +115,6 @@ impl Reservation {
         locked.write(&entry)?;
         leftovers::sweep(&locked).map(|all| all.of(&entry))
     }
-}
-
-/// Waits until the group of a run has no process, and takes everything away: for a process that stays behind the run's own.
-///
-/// # Errors
-/// If there is no such run, or something is left that should not be.
-pub fn keep(id: &str) -> Result<(), MachineError> {
-    let register = Register::open()?;
-    let mut entry = register.lock()?.adopt(id)?;
-    while entry.has_processes() {
-        std::thread::sleep(KEEPER_PAUSE);
-    }
-    let locked = register.lock()?;
-    entry.is_over = true;
-    locked.write(&entry)?;
-    leftovers::sweep(&locked).map(drop)
 }
 
 /// A run or an attachment that lives.
@@ -163,9 +162,6 @@ pub fn live_runs() -> Result<Vec<LiveRun>, MachineError> {
         })
         .collect())
 }
-
-/// Between two looks of a keeper.
-const KEEPER_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn make(locked: &register::Locked<'_>, entry: &mut Entry, limits: &Limits) -> Result<Group, MachineError> {
     flash::provide(locked, entry, &limits.flash)?;

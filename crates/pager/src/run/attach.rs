@@ -13,6 +13,7 @@ use super::error::RunError;
 use super::note::Note;
 use super::process_tree::ProcessTree;
 use super::report::Report;
+use super::room::WaitOptions;
 use super::steer_options::SteerOptions;
 use super::supervision::{Settings, Supervision};
 use super::target::Target;
@@ -36,6 +37,10 @@ pub struct AttachOptions {
     pub steer: SteerOptions,
     /// Whether it is an error that the program cannot be steered.
     pub must_steer: bool,
+    /// How it may wait where DRAM and flash are full; without a group it has no limit to wait at.
+    pub room: WaitOptions,
+    /// Is told at once what the user has to know while it goes on.
+    pub tell: fn(&Note),
 }
 
 /// Attaches to a program until its last process ends or `stop` is asked for. `attached` is told the name once the limit holds.
@@ -84,6 +89,8 @@ fn attach_there(
         steer: options.steer.clone(),
         is_steered,
         swap: attachment.swap().map(Path::to_owned),
+        room: options.room.clone(),
+        tell: options.tell,
     };
     let group = target.group().cloned();
     // Before the limit is set: what leaves for it counts.

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::Duration;
 
-use tiermem_base::Bytes;
+use tiermem_base::{Bytes, Nanos};
 
 /// A page is not there that was: its file is shorter, or swap cannot be read.
 const SIGBUS: i32 = 7;
@@ -48,6 +49,8 @@ pub struct Full {
     pub flash_bytes: Option<u64>,
     /// The most that lay on flash.
     pub flash_peak_bytes: u64,
+    /// How long it had waited for room; `None`: it did not.
+    pub waited: Option<Duration>,
 }
 
 impl fmt::Display for Ended {
@@ -73,13 +76,16 @@ impl fmt::Display for Ended {
 
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Full { dram_bytes, flash_bytes, flash_peak_bytes } = *self;
+        let Full { dram_bytes, flash_bytes, flash_peak_bytes, waited } = *self;
         let dram = Bytes(dram_bytes);
         let flash = flash_bytes.map_or_else(
             || "all of the machine's swap".to_owned(),
             |bytes| format!("{} of flash", Bytes(bytes)),
         );
         write!(f, "the kernel killed it for want of memory: it had {dram} of DRAM and {flash}")?;
+        if let Some(waited) = waited {
+            write!(f, ", and waited {} for room", Nanos(waited.as_nanos() as u64))?;
+        }
         // Flash that was far from full: what was wanted could not go there, such as locked pages.
         match flash_bytes.is_some_and(|bytes| flash_peak_bytes < bytes / 2) {
             true => write!(

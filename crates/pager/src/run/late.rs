@@ -1,26 +1,24 @@
 //! Steering that begins when there is something to steer, and that can be changed while it goes on.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::time::Instant;
 
-use tiermem_model::placement::Plan;
-
+use super::note::Note;
 use super::peaks::Peaks;
 use super::steer_options::SteerOptions;
 use super::target::Target;
-use crate::machine::FreshCounts;
+use crate::machine::{Apart, Kept};
 use crate::steer::{CoreOptions, Steered, Steering};
 
 /// Steering of a program, begun or not.
 #[derive(Debug)]
 pub struct Late {
+    /// As they were asked for. Of what may change while the program runs, `options` tell.
+    asked: SteerOptions,
     options: CoreOptions,
-    plan: Option<Arc<Plan>>,
-    log: Option<PathBuf>,
-    fresh_counts_command: Vec<OsString>,
-    /// Runs from before the first page is dropped.
-    fresh_counts: Option<FreshCounts>,
+    /// Keeps the group's counts fresh, from before the first page is dropped.
+    fresh_counts: Apart,
+    /// The counts are not kept fresh although they should be: nothing is dropped.
+    is_unguarded: bool,
     /// It begins at the first look, and not only when something is in swap.
     begins_at_once: bool,
     steering: Option<Steering>,
@@ -32,11 +30,10 @@ impl Late {
     /// Not begun yet.
     pub fn new(options: CoreOptions, asked: &SteerOptions, begins_at_once: bool) -> Self {
         Late {
+            asked: asked.clone(),
             options,
-            plan: asked.plan.clone(),
-            log: asked.log.clone(),
-            fresh_counts_command: asked.fresh_counts.clone(),
-            fresh_counts: None,
+            fresh_counts: Apart::new(asked.fresh_counts.clone()),
+            is_unguarded: false,
             begins_at_once,
             steering: None,
             processes: Vec::new(),
@@ -44,36 +41,44 @@ impl Late {
         }
     }
 
-    /// Tells it what a look has found.
-    pub fn look(&mut self, target: &Target, peaks: &Peaks) {
+    /// Tells it what a look has found. Returns what the user is to be told.
+    pub fn look(&mut self, target: &Target, peaks: &Peaks) -> Option<Note> {
         if let Some(steering) = &self.steering {
             steering.charged(peaks.charged_now());
             return self.guard(target);
         }
         if self.gave_up.is_some() || !(self.begins_at_once || peaks.flash_bytes > 0) {
-            return;
+            return None;
         }
         self.processes = target.processes();
-        let plan = self.plan.clone();
-        match Steering::start(&self.processes, &self.options, plan, self.log.as_deref()) {
+        let SteerOptions { plan, log, .. } = &self.asked;
+        match Steering::start(&self.processes, &self.effective(), plan.clone(), log.as_deref()) {
             Ok(steering) => self.steering = Some(steering),
             Err(error) => self.gave_up = Some(error.to_string()),
         }
+        None
     }
 
     /// Keeps the group's counts fresh where pages are paged out by advice: by a policy and a plan from the beginning, by dropping behind
     /// from when pages begin to be tried, which is long before they are dropped.
-    fn guard(&mut self, target: &Target) {
-        let (Some(steering), Some(group)) = (&self.steering, target.group()) else { return };
-        let drops_soon = self.plan.is_some() || steering.now().counts.probed > 0;
+    fn guard(&mut self, target: &Target) -> Option<Note> {
+        let (Some(steering), Some(group)) = (&self.steering, target.group()) else { return None };
+        let drops_soon = self.asked.plan.is_some() || steering.now().counts.probed > 0;
         let is_needed = self.options.evict.is_some() || self.options.drop_behind && drops_soon;
-        if !is_needed || self.fresh_counts.as_mut().is_some_and(|it| !it.has_ended()) {
-            return;
+        if !is_needed {
+            return None;
         }
-        match FreshCounts::start(&self.fresh_counts_command, group) {
-            Ok(fresh_counts) => self.fresh_counts = Some(fresh_counts),
-            // Where nobody can look after them, nothing is dropped.
-            Err(_) => self.change(CoreOptions { drop_behind: false, ..self.options }),
+        let kept = self.fresh_counts.keep(group.path().as_os_str(), Instant::now());
+        let is_unguarded = matches!(kept, Kept::Failed(_) | Kept::Paused);
+        if is_unguarded != self.is_unguarded {
+            self.is_unguarded = is_unguarded;
+            self.tell_options();
+        }
+        match kept {
+            Kept::Failed(error) => {
+                Some(Note::NoFreshCounts { error: error.to_string(), evicts: self.options.evict.is_some() })
+            }
+            Kept::Runs | Kept::Started | Kept::Paused => None,
         }
     }
 
@@ -91,9 +96,18 @@ impl Late {
     /// Changes who leaves, what is fetched ahead and how much DRAM there is.
     pub fn change(&mut self, options: CoreOptions) {
         self.options = options;
+        self.tell_options();
+    }
+
+    fn tell_options(&self) {
         if let Some(steering) = &self.steering {
-            steering.change(options);
+            steering.change(self.effective());
         }
+    }
+
+    /// What it is to do, without what is not safe for now.
+    fn effective(&self) -> CoreOptions {
+        CoreOptions { drop_behind: self.options.drop_behind && !self.is_unguarded, ..self.options }
     }
 
     /// What it has done so far.
@@ -112,7 +126,7 @@ impl Late {
         let Late { steering, gave_up, fresh_counts, .. } = self;
         // What was paged out by advice comes back as active after this, too.
         if matches!(target, Target::OwnGroup(_)) && !target.processes().is_empty() {
-            fresh_counts.into_iter().for_each(FreshCounts::leave);
+            fresh_counts.leave();
         }
         steering.map_or_else(|| Steered { gave_up, ..Steered::default() }, Steering::end)
     }

@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
+
+use tiermem_base::{Bytes, Nanos};
 
 use crate::machine::{Left, MachineError};
 use crate::steer::{PlanFound, Steered};
@@ -29,6 +32,24 @@ pub enum Note {
     NoLog,
     /// Nothing can be asked of it while it goes on.
     NoControl(String),
+    /// The kernel's counts of the group cannot be kept fresh.
+    NoFreshCounts {
+        /// Why.
+        error: String,
+        /// Whether a policy goes on to page out.
+        evicts: bool,
+    },
+    /// DRAM and flash are full, and the program waits for room.
+    Full {
+        /// The limits of both; `None`: all of the machine's swap.
+        limits: (u64, Option<u64>),
+        /// For how long at most.
+        patience: Duration,
+    },
+    /// It has found room.
+    HasRoom,
+    /// It could not wait for room.
+    NoRoomWait(String),
     /// Something could not be taken away.
     NotTakenAway(String),
 }
@@ -57,6 +78,37 @@ impl fmt::Display for Note {
             Note::NoControl(error) => write!(f, "`tiermem pager set` will not reach it: {error}"),
             Note::NoLog => write!(f, "no log was written: nothing of the program was in swap"),
             Note::NotSteered(reason) => write!(f, "paged by the kernel alone (--how swap): {reason}"),
+            Note::NoFreshCounts { error, evicts } => {
+                write!(f, "the process that keeps the kernel's counts fresh cannot be started: {error}; ")?;
+                f.write_str(match evicts {
+                    true => {
+                        "nothing is dropped behind sweeps until it can, and if tiermem is killed, the kernel may kill the program although \
+                         there is swap; --evict kernel goes without it"
+                    }
+                    false => "nothing is dropped behind sweeps until it can",
+                })
+            }
+            Note::Full { limits: (dram_bytes, flash_bytes), patience } => {
+                let flash = flash_bytes.map_or_else(
+                    || "all of the machine's swap".to_owned(),
+                    |bytes| format!("{} of flash", Bytes(bytes)),
+                );
+                write!(
+                    f,
+                    "the program waits: its {} of DRAM and {flash} are full; make room within {}: `tiermem pager set dram=SIZE`, or \
+                     flash=SIZE; then the kernel kills it",
+                    Bytes(*dram_bytes),
+                    Nanos(patience.as_nanos() as u64)
+                )
+            }
+            Note::HasRoom => f.write_str("the program has room again, and goes on"),
+            Note::NoRoomWait(error) => {
+                write!(
+                    f,
+                    "the program will not wait for room when DRAM and flash are full, but be killed: the process that would end its wait \
+                     cannot be started: {error}"
+                )
+            }
             Note::NotTakenAway(error) => {
                 write!(f, "{error}; the next `tiermem run --dram` or `tiermem pager status` tries again")
             }

@@ -14,6 +14,7 @@ use super::error::RunError;
 use super::how::AskedHow;
 use super::note::Note;
 use super::report::Report;
+use super::room::WaitOptions;
 use super::steer_options::SteerOptions;
 use super::supervision::{Settings, Supervision};
 use super::target::Target;
@@ -35,9 +36,13 @@ pub struct Options {
     pub how: AskedHow,
     /// What steers it, where it is steered.
     pub steer: SteerOptions,
-    /// A command that, with the name of a run behind it, calls [`crate::machine::keep`]: it stays behind where processes outlive the
+    /// A command that, with the name of a run behind it, calls [`super::keep`]: it stays behind where processes outlive the
     /// program.
     pub keeper: Vec<OsString>,
+    /// How it may wait where DRAM and flash are full.
+    pub room: WaitOptions,
+    /// Is told at once what the user has to know while the program runs.
+    pub tell: fn(&Note),
 }
 
 /// Runs a program to its end.
@@ -94,6 +99,8 @@ fn run_there(
         steer: options.steer.clone(),
         is_steered,
         swap: reservation.swap().map(Path::to_owned),
+        room: options.room.clone(),
+        tell: options.tell,
     };
     // Before there is anything, so that all counts are from the program's start on.
     let mut supervision = Supervision::begin(Target::OwnGroup(group.clone()), settings);

@@ -12,8 +12,10 @@ use super::ended::{Cause, Ended, Full};
 use super::fault_times::Times;
 use super::how::How;
 use super::late::Late;
+use super::note::Note;
 use super::peaks::{Look, Peaks};
 use super::report::Report;
+use super::room::{Room, WaitOptions};
 use super::steer_options::SteerOptions;
 use super::target::Target;
 use crate::control::{Change, Control, Status};
@@ -41,6 +43,10 @@ pub struct Settings {
     pub is_steered: bool,
     /// The swap that was turned on for it.
     pub swap: Option<PathBuf>,
+    /// How it may wait where both are full.
+    pub room: WaitOptions,
+    /// Is told at once what the user has to know while the program runs.
+    pub tell: fn(&Note),
 }
 
 impl Settings {
@@ -69,6 +75,7 @@ pub struct Supervision {
     /// Pages read and written are counted for the machine alone.
     is_of_machine: bool,
     steering: Option<Late>,
+    room: Room,
     times: Times,
     next_look: Instant,
     next_time: Instant,
@@ -81,6 +88,7 @@ impl Supervision {
         let begun = Instant::now();
         let mut supervision = Supervision {
             killed_before: target.killed(),
+            room: Room::new(&settings.room),
             steering: settings.is_steered.then(|| late(&settings, &target)),
             target,
             settings,
@@ -136,11 +144,15 @@ impl Supervision {
         }
         self.next_look = Instant::now() + LOOKS_APART.max(begun.elapsed() * LOOKS_SHARE);
         if let Some(steering) = &mut self.steering {
-            steering.look(&self.target, &self.peaks);
+            steering.look(&self.target, &self.peaks).iter().for_each(self.settings.tell);
             if begun >= self.next_processes {
                 steering.processes(&self.target);
                 self.next_processes = begun + PROCESSES_APART;
             }
+        }
+        if let Some(group) = self.target.group() {
+            let limits = (self.settings.dram_bytes, self.settings.flash_bytes);
+            self.room.look(group, &self.peaks, limits, begun).iter().for_each(self.settings.tell);
         }
         let status = self.control.is_some().then(|| self.status());
         if let (Some(control), Some(status)) = (&mut self.control, status) {
@@ -187,6 +199,7 @@ impl Supervision {
             evict: self.settings.steer.evict.map_or("kernel", evict::Named::name).to_owned(),
             prefetch: self.settings.steer.prefetch.to_string(),
             is_steered: self.steering.is_some(),
+            waits_ms: self.room.waits().map(|time| time.as_millis() as u64),
         }
     }
 
@@ -199,7 +212,8 @@ impl Supervision {
             }
         }
         let steered = self.steering.map(|steering| steering.end(&self.target));
-        let Supervision { target, settings, mut peaks, .. } = self;
+        let Supervision { target, settings, mut peaks, room, .. } = self;
+        let waited = room.end(&target);
         if let Target::OwnGroup(group) = &target {
             // The kernel's own peaks miss nothing between two looks.
             peaks.charged_bytes = peaks.charged_bytes.max(group.peak_bytes().unwrap_or(0));
@@ -209,6 +223,7 @@ impl Supervision {
             dram_bytes: settings.dram_bytes,
             flash_bytes: settings.flash_bytes,
             flash_peak_bytes: peaks.flash_bytes,
+            waited,
         });
         let total = peaks.total();
         let largest_bytes = usage.map_or(0, |usage| usage.peak_resident_bytes);
