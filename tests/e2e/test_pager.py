@@ -120,6 +120,28 @@ def test_dram_by_the_overcommit_ratio(tmp_path: pathlib.Path) -> None:
     assert list(tmp_path.iterdir()) == [report]
 
 
+def test_dram_by_a_recording_of_the_program(tmp_path: pathlib.Path) -> None:
+    recording, report = tmp_path / "app.rec", tmp_path / "record.json"
+    recorded = tiermem("record", "--slice", "20ms", "--format", "json", "--report", str(report), "-o", str(recording), "--", *eater(100))
+    if recorded.returncode == 125:
+        pytest.skip(f"not here: {recorded.stderr.strip()}")
+    (told,) = json.loads(report.read_text())
+    if told["rss_max_bytes"] is None:
+        pytest.skip("nothing tells here what is in memory")
+    assert told["rss_max_bytes"] > 50 * MIB
+    arguments = ["--overcommit", "2", "--required", str(recording), "--flash", f"{tmp_path}=256MiB"]
+    done = run(*arguments, "--how", "swap", "--", *eater(20))
+    assert done.returncode == 0 and f"{recording} tells that the program needs" in done.stderr, done.stderr
+    # In whole pages.
+    assert json.loads(done.stderr.splitlines()[-1])["dram_bytes"] == pytest.approx(told["rss_max_bytes"] / 2, abs=4096)
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time_ns,op,key,size,tenant\n1,load,4096,8,0\n")
+    for wrong, said in [(trace, "or a recording of `tiermem record`"), (tmp_path / "none.rec", "neither a size, such as 12GiB, nor a recording")]:
+        done = tiermem("run", "--overcommit", "2", "--required", str(wrong), "--", "echo", "it ran")
+        assert (done.returncode, done.stdout) == (125, "") and said in done.stderr, done.stderr
+    assert_nothing_is_left()
+
+
 def test_what_finds_no_room_ends_with_the_reason_and_nobody_else_does() -> None:
     bystander = subprocess.Popen(eater(30, "sys.stdin.read()"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     done = run("--dram", "32MiB", "--flash", "32MiB", "--wait-when-full", "0s", "--", *eater(200))

@@ -7,6 +7,7 @@ mod paged_more_dram;
 pub mod paged_report;
 mod placed;
 mod planned;
+mod required;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -19,6 +19,7 @@ use tiermem_policy::prefetch::readahead::ReadaheadParameters;
 use tiermem_policy::{evict, prefetch};
 
 use super::placed::{CompareArgs, TRIALS_TO_COMPARE};
+use super::required::Required;
 use super::{paged_compare, paged_report};
 use crate::destination::Destination;
 use crate::failure::Failure;
@@ -153,9 +154,10 @@ pub struct PagedArgs {
     /// DRAM by the overcommit ratio: --required over R.
     #[arg(long, value_name = "R", value_parser = overcommit, requires = "required", conflicts_with_all = ["dram", "tier", "place"])]
     overcommit: Option<f64>,
-    /// Memory that the program needs, as required_bytes of a report at R = 1 tells it.
-    #[arg(long, value_name = "SIZE", requires = "overcommit")]
-    required: Option<Bytes>,
+    /// Memory that the program needs: as required_bytes of a report at R = 1 tells it, or the most that it had in memory (RSS) in a recording
+    /// of `tiermem record`.
+    #[arg(long, value_name = "SIZE|REC", requires = "overcommit")]
+    required: Option<Required>,
     /// By what the program is paged: swap (the kernel alone), kernel (which is told what leaves and what comes), or auto: kernel where that
     /// can be had [default: auto].
     #[arg(long, value_name = "HOW", value_parser = how, conflicts_with = "compare")]
@@ -223,8 +225,9 @@ impl PagedArgs {
             let (dram, flash) = tiers(&self.tier)?;
             return Ok(limits(dram, flash));
         }
-        let by_ratio = self.overcommit.zip(self.required);
-        let by_ratio = by_ratio.map(|(ratio, required)| cost::dram_bytes(required.0, ratio));
+        let by_ratio = self.overcommit.zip(self.required.as_ref());
+        let by_ratio = by_ratio.map(|(ratio, required)| Ok(cost::dram_bytes(required.bytes()?, ratio)));
+        let by_ratio = by_ratio.transpose()?;
         let dram_bytes = self.dram.map(|bytes| bytes.0).or(by_ratio);
         let dram_bytes = dram_bytes.ok_or_else(|| Failure::usage(anyhow!("how much DRAM? --dram 2GiB")))?;
         Ok(limits(dram_bytes, self.flash.clone()))
