@@ -32,8 +32,8 @@ it. It is refused where that room is missing, or tiermem itself runs in the grou
 
 --pid sets no limit: tiermem pages out memory of the process, of the children that it has, and of those that it starts from then on, so that
 together they stay at --dram. For a moment they may have more; a program that writes most of its memory all the time has more for long: take
---cgroup for that. Memory that two processes share stays, and so do files; --cgroup holds all of
-it. It takes Linux 6.7 and root, or CAP_SYS_NICE, CAP_PERFMON and the right to read the process.
+--cgroup for that. Memory that two processes share stays, and so do files; --cgroup holds all of it. It takes Linux 6.7 and root, or
+CAP_SYS_NICE, CAP_PERFMON and the right to read the process.
 
 The report is that of `tiermem run --dram` (see `tiermem run --help`). user_s and system_s are null, ended is \"detached\" or \"its last process
 has ended\", and all counts are from the beginning of the attachment. With --pid, dram_peak_bytes counts what the processes have in memory.";
