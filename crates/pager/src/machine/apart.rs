@@ -128,7 +128,11 @@ mod tests {
         apart.child.as_mut().unwrap().kill().unwrap();
         apart.child.as_mut().unwrap().wait().unwrap();
         apart.command = vec!["/no/such/program".into()];
-        assert!(matches!(keep(&mut apart, later + Duration::from_secs(300)), Kept::Failed(_)));
+        let again = later + Duration::from_secs(300);
+        assert!(matches!(keep(&mut apart, again), Kept::Failed(_)));
+        // It has run for long, and is tried again as soon as at first.
+        let before = apart.next_start;
+        assert!(matches!(keep(&mut apart, again + 2 * PAUSE_MIN), Kept::Paused) && apart.next_start != before);
     }
 
     #[test]
