@@ -134,7 +134,7 @@ def rows(setting: Setting, settings: Settings, args: argparse.Namespace) -> Iter
     """A row for each run, with what was simulated."""
     for program in (it for it in PROGRAMS if it.name in args.programs):
         with tempfile.TemporaryDirectory() as folder:
-            trace = Path(folder) / "trace.csv"
+            trace = Path(folder) / f"{program.name.replace(', ', '-').replace(' ', '-')}.csv"
             write_trace(setting, program, trace)
             simulation = simulated_command(setting, trace, args.evict)
             simulated = {row["evict"]: row for row in json.loads(call(simulation))}
@@ -165,7 +165,7 @@ def rows(setting: Setting, settings: Settings, args: argparse.Namespace) -> Iter
                     "kernel_evicted_pages": told["kernel_evicted_pages"],
                     "events_lost": told["events_lost"],
                     "command": shlex.join(live),
-                    "simulation": shlex.join(simulation),
+                    "simulation": shlex.join(simulation).replace(folder, "."),
                 }
 
 

@@ -132,7 +132,9 @@ mod tests {
         assert!(matches!(keep(&mut apart, again), Kept::Failed(_)));
         // It has run for long, and is tried again as soon as at first.
         let before = apart.next_start;
-        assert!(matches!(keep(&mut apart, again + 2 * PAUSE_MIN), Kept::Paused) && apart.next_start != before);
+        assert!(
+            matches!(keep(&mut apart, again + 2 * PAUSE_MIN), Kept::Paused) && apart.next_start != before
+        );
     }
 
     #[test]

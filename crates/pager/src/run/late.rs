@@ -2,12 +2,16 @@
 
 use std::time::Instant;
 
+use tiermem_policy::paging::Counts;
+
 use super::note::Note;
 use super::peaks::Peaks;
 use super::steer_options::SteerOptions;
 use super::target::Target;
 use crate::machine::{Apart, Kept};
 use crate::steer::{CoreOptions, Steered, Steering};
+
+const PAGE_BYTES: u64 = 4096;
 
 /// Steering of a program, begun or not.
 #[derive(Debug)]
@@ -44,7 +48,8 @@ impl Late {
     /// Tells it what a look has found. Returns what the user is to be told.
     pub fn look(&mut self, target: &Target, peaks: &Peaks) -> Option<Note> {
         if let Some(steering) = &self.steering {
-            steering.charged(peaks.charged_now());
+            let counts = self.options.evict.is_some().then(|| steering.now().counts);
+            steering.charged(used_bytes(peaks, counts));
             return self.guard(target);
         }
         if self.gave_up.is_some() || !(self.begins_at_once || peaks.flash_bytes > 0) {
@@ -129,5 +134,43 @@ impl Late {
             fresh_counts.leave();
         }
         steering.map_or_else(|| Steered { gave_up, ..Steered::default() }, Steering::end)
+    }
+}
+
+/// What of DRAM is used; with these counts where a policy pages out. A page that was paged out dirty stays charged when it has been written,
+/// until the kernel reclaims. It would do so soon at the limit, but a policy keeps the program away from there: such pages would take the room
+/// of others for good.
+fn used_bytes(peaks: &Peaks, counts: Option<Counts>) -> u64 {
+    let Some(Counts { prefetched, prefetch_used, prefetch_unused, .. }) = counts else {
+        return peaks.charged_now();
+    };
+    // Those that were fetched ahead are mapped by no process either, and are needed.
+    let ahead_bytes = prefetched.saturating_sub(prefetch_used + prefetch_unused) * PAGE_BYTES;
+    peaks.charged_now().saturating_sub(peaks.unmapped_now().saturating_sub(ahead_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::memory_use::MemoryUse;
+    use crate::run::peaks::Look;
+
+    #[test]
+    fn what_was_written_to_swap_takes_no_room_from_a_policy() {
+        let mut peaks = Peaks::default();
+        let group = MemoryUse {
+            charged_bytes: 100 * PAGE_BYTES,
+            unmapped_bytes: 30 * PAGE_BYTES,
+            ..Default::default()
+        };
+        peaks.add(Look { group, ..Look::default() });
+        let pages = |counts| used_bytes(&peaks, counts) / PAGE_BYTES;
+        // The kernel's own reclaim sees to it.
+        assert_eq!(pages(None), 100);
+        assert_eq!(pages(Some(Counts::default())), 70);
+        let counts = Counts { prefetched: 25, prefetch_used: 10, prefetch_unused: 5, ..Counts::default() };
+        assert_eq!(pages(Some(counts)), 80);
+        // More than were looked at: they have come since.
+        assert_eq!(pages(Some(Counts { prefetched: 99, ..counts })), 100);
     }
 }

@@ -18,6 +18,8 @@ pub struct MemoryUse {
     pub required_bytes: u64,
     /// Of them shared memory, by files without a name or in memory.
     pub shared_bytes: u64,
+    /// In DRAM, and mapped by no process: fetched ahead and not used yet, or written to swap and not given up.
+    pub unmapped_bytes: u64,
     /// Page faults.
     pub faults: u64,
     /// Page faults that waited for a disk.
@@ -41,6 +43,7 @@ impl MemoryUse {
             swap_places_bytes: parts.swap_places(swap_bytes),
             required_bytes: parts.required(swap_bytes, mapped_shared),
             shared_bytes: parts.shared,
+            unmapped_bytes: parts.unmapped,
             ..MemoryUse::counts_of(group.version(), &stat)
         })
     }

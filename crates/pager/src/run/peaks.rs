@@ -88,6 +88,11 @@ impl Peaks {
         self.last.group.charged_bytes
     }
 
+    /// In DRAM, and mapped by no process.
+    pub fn unmapped_now(&self) -> u64 {
+        self.last.group.unmapped_bytes
+    }
+
     /// What was in swap at the last look.
     pub fn swapped_now(&self) -> u64 {
         self.last.group.swap_bytes
