@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -413,6 +414,26 @@ def test_every_byte_is_right_whoever_leaves(evict: str, tmp_path: pathlib.Path) 
     assert told and int(told[1]) > 1000 and (evict == "kernel" or int(told[2]) > 1000), same.stdout + same.stderr
     told = json.loads(done.stderr.splitlines()[-1])
     assert told["how"] == "kernel" and told["major_faults"] > 0
+    assert_nothing_is_left()
+
+
+def test_a_guard_that_cannot_be_started_is_told_once(tmp_path: pathlib.Path) -> None:
+    copy, go = tmp_path / "tiermem", tmp_path / "go"
+    shutil.copy(binary(), copy)
+    os.mkfifo(go)
+    first = f"open({str(go)!r}).read()\n"
+    arguments = ["--dram", "32MiB", "--flash", "128MiB", "--how", "kernel", "--evict", "lru", "--wait-when-full", "0s"]
+    pipe = subprocess.PIPE
+    pager = subprocess.Popen([copy, "run", *arguments, "--", sys.executable, "-c", first + EATER, "60"], stdout=pipe, stderr=pipe, text=True)
+    with go.open("w"):
+        # The program runs. No other process of this binary can be started from here on.
+        copy.chmod(0)
+    out, error = pager.communicate(timeout=PATIENCE_S)
+    if "steering takes" in error:
+        pytest.skip("programs cannot be steered here")
+    assert (pager.returncode, out) == (0, "right\n"), error
+    assert error.count("the process that keeps the kernel's counts fresh cannot be started: Permission denied") == 1, error
+    assert "--evict kernel goes without it" in error
     assert_nothing_is_left()
 
 
