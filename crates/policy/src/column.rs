@@ -38,6 +38,11 @@ impl<T: Copy + Default> Column<T> {
         &mut self.chunks[id.index() / CHUNK_ITEMS][id.index() % CHUNK_ITEMS]
     }
 
+    /// Changes every cell.
+    pub fn each(&mut self, change: impl FnMut(&mut T)) {
+        self.chunks.iter_mut().flatten().for_each(change);
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         (self.chunks.len() * CHUNK_ITEMS * size_of::<T>() + self.chunks.capacity() * size_of::<Box<[T]>>())

@@ -8,7 +8,7 @@ mod naive;
 
 use std::fmt::Debug;
 
-use frames_world::{FRAMES, Op, World, config, op};
+use frames_world::{FRAMES, Op, World, config, hot_op, op, pool_config};
 use naive::Naive;
 use proptest::prelude::*;
 use tiermem_policy::evict::any_policy::WithPolicy;
@@ -21,39 +21,58 @@ proptest! {
 
     #[test]
     fn equal_their_twin(config in config(), ops in prop::collection::vec(op(), 1..250)) {
-        let policy = Lru::new(vec![1.0; domains(&config)], Bump::Always);
-        let mut world = World::new(config.clone(), policy);
-        let mut naive = Naive::new(config.clone());
-        for op in ops {
-            let tickets: Vec<usize> = world.tickets.iter().map(|(_, number)| *number).collect();
-            let expected = naive.run(op, &tickets);
-            prop_assert_eq!(world.run(op), expected, "{:?}", op);
-            world.frames.audit();
-            for number in 0..FRAMES {
-                let (view, page) = (world.frames.view(Frame(number)), &naive.pages[number as usize]);
-                prop_assert_eq!(
-                    (view.tier, view.copy, view.owner, view.pins, view.is_dirty, view.is_zero, view.is_prefetched),
-                    (page.tier, page.copy, page.owner, page.pins, page.dirty, page.zero, page.unused),
-                    "frame {} after {:?}", number, op
-                );
-                prop_assert_eq!(
-                    (view.is_moving, view.is_writing),
-                    (naive.is_moving(number), naive.is_writing(number))
-                );
-            }
-            for tier in 0..config.tiers.len() as u8 {
-                let space = world.frames.space();
-                prop_assert_eq!(
-                    (space.used(tier), space.copies(tier), space.leaving(tier)),
-                    (naive.used(tier), naive.copies(tier), naive.leaving(tier))
-                );
-                for owner in 0..config.owners as u16 {
-                    prop_assert_eq!(world.frames.charged(owner, tier), naive.charged(owner, tier));
-                }
+        compare(config, ops)?;
+    }
+
+    #[test]
+    fn equal_their_twin_where_frames_are_hot(config in pool_config(), ops in prop::collection::vec(hot_op(), 1..600)) {
+        compare(config, ops)?;
+    }
+}
+
+fn compare(config: Config, ops: Vec<Op>) -> Result<(), TestCaseError> {
+    let policy = Lru::new(vec![1.0; domains(&config)], Bump::Always);
+    let mut world = World::new(config.clone(), policy);
+    let mut naive = Naive::new(config.clone());
+    for op in ops {
+        let tickets: Vec<usize> = world.tickets.iter().map(|(_, number)| *number).collect();
+        let expected = naive.run(op, &tickets);
+        prop_assert_eq!(world.run(op), expected, "{:?}", op);
+        world.frames.audit();
+        for number in 0..FRAMES {
+            let (view, page) = (world.frames.view(Frame(number)), &naive.pages[number as usize]);
+            prop_assert_eq!(
+                (
+                    view.tier,
+                    view.copy,
+                    view.owner,
+                    view.pins,
+                    view.is_dirty,
+                    view.is_zero,
+                    view.is_prefetched
+                ),
+                (page.tier, page.copy, page.owner, page.pins, page.dirty, page.zero, page.unused),
+                "frame {} after {:?}",
+                number,
+                op
+            );
+            prop_assert_eq!(
+                (view.is_moving, view.is_writing),
+                (naive.is_moving(number), naive.is_writing(number))
+            );
+        }
+        for tier in 0..config.tiers.len() as u8 {
+            let space = world.frames.space();
+            prop_assert_eq!(
+                (space.used(tier), space.copies(tier), space.leaving(tier)),
+                (naive.used(tier), naive.copies(tier), naive.leaving(tier))
+            );
+            for owner in 0..config.owners as u16 {
+                prop_assert_eq!(world.frames.charged(owner, tier), naive.charged(owner, tier));
             }
         }
     }
-
+    Ok(())
 }
 
 proptest! {

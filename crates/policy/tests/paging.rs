@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use paging_world::{Op, World};
 use tiermem_policy::evict::lru::{Bump, Lru};
-use tiermem_policy::frames::{TierConfig, domains};
+use tiermem_policy::frames::{Arrival, References, TierConfig, domains};
 use tiermem_policy::paging::{
     Config, Counts, Event, Outcome, PageRange, PageState, Paging, Reclaim, Watermarks,
 };
@@ -286,4 +286,121 @@ fn what_is_charged_for_others_takes_room_from_pages() {
     let before = world.paging.space().capacity(0);
     world.on(Event::Charged { pages: 1000 });
     assert_eq!(world.paging.space().capacity(0), before, "the kernel's limit is the kernel's");
+}
+
+/// Local memory for two pages and remote memory for three, over swap.
+fn pool(prefetch: prefetch::Named) -> World<Lru> {
+    let mut config =
+        Config { arrival: Arrival::Spill, references: References::Told, prefetch, ..Config::kernel(3, 1000) };
+    config.tiers[0] = TierConfig::memory(3);
+    config.tiers.insert(0, TierConfig::memory(2));
+    of(config)
+}
+
+impl World<Lru> {
+    fn tiers(&self, pages: impl IntoIterator<Item = u64>) -> Vec<u8> {
+        pages.into_iter().map(|page| self.paging.tier(page).unwrap()).collect()
+    }
+}
+
+#[test]
+fn pages_fill_local_memory_first_and_leave_from_remote_memory_alone() {
+    let mut world = pool(prefetch::Named::None);
+    for page in 1..=5 {
+        assert_eq!(world.minor(page), [] as [&str; 0]);
+    }
+    assert_eq!(world.tiers(1..=5), [0, 0, 1, 1, 1]);
+    // All is full: the coldest of remote memory leaves, though two of local memory are colder.
+    assert_eq!(world.minor(6), ["#0 out 3 1 Some(2) false"]);
+    world.end(Outcome::Done);
+    assert_eq!(
+        (world.tiers(1..=6), world.counts().paged_out, world.counts().moved_down),
+        (vec![0, 0, 2, 1, 1, 1], 1, 0)
+    );
+    // What is read back comes to remote memory, too, unless local memory has room.
+    world.on(Event::Unmapped { pages: PageRange::one(1) });
+    assert_eq!(world.major(3), [] as [&str; 0]);
+    assert_eq!(world.tiers(2..=6), [0, 0, 1, 1, 1]);
+}
+
+#[test]
+fn pages_change_places_in_one_step_and_a_refusal_is_made_good() {
+    let mut world = pool(prefetch::Named::None);
+    (1..=4).for_each(|page| drop(world.minor(page)));
+    // Uses of one page in a row are one use. With the sixth use it is four above twice the one of a local page.
+    for use_ in 0..5 {
+        assert!(!world.paging.is_due(), "after {use_} uses more");
+        world.on(Event::Used { page: 3, write: false });
+        world.on(Event::Used { page: 3, write: false });
+        world.on(Event::Used { page: 4, write: false });
+    }
+    assert_eq!(
+        world.on(Event::Step { budget: 2 }),
+        ["#0 out 1 0 Some(1) false", "#1 in 4 1 0 Demand"],
+        "of pages that are used alike, the one used last goes up, and the one used longest ago down"
+    );
+    world.end(Outcome::Done);
+    world.end(Outcome::Done);
+    assert_eq!(
+        (world.tiers(1..=4), world.counts().moved_up, world.counts().moved_down),
+        (vec![1, 0, 1, 0], 1, 1)
+    );
+    // Page 2 stays where it is, so local memory holds three until a step sends one down.
+    assert_eq!(world.on(Event::Step { budget: 2 }), ["#2 out 2 0 Some(1) false", "#3 in 3 1 0 Demand"]);
+    world.end(Outcome::Refused);
+    world.end(Outcome::Done);
+    assert_eq!((world.tiers(1..=4), world.paging.space().used(0)), (vec![1, 0, 0, 0], 3));
+    // The page that was refused counts as used six times, like the others, of which it was used the longest ago.
+    assert_eq!(world.on(Event::Step { budget: 1 }), ["#4 out 2 0 Some(1) false"]);
+    world.end(Outcome::Done);
+    assert_eq!((world.paging.space().used(0), world.paging.is_due()), (2, false));
+}
+
+#[test]
+fn what_is_fetched_ahead_comes_to_remote_memory_where_local_memory_is_full() {
+    let mut world = pool(NEXT);
+    (1..=4).for_each(|page| drop(world.minor(page)));
+    world.find(10, 12, PageState::Swapped);
+    assert_eq!(world.major(10), ["#0 out 3 1 Some(2) false"], "room for the page that is wished for");
+    assert_eq!(world.end(Outcome::Done), ["#1 in 11 2 1 Prefetch"]);
+    world.end(Outcome::Done);
+    assert_eq!(
+        (world.tiers([1, 2, 3, 4, 10, 11]), world.paging.is_prefetched(11)),
+        (vec![0, 0, 2, 1, 1, 1], true)
+    );
+}
+
+#[test]
+fn what_is_fetched_ahead_and_moves_within_memory_is_still_used_for_the_first_time() {
+    let mut world = pool(NEXT);
+    world.find(10, 11, PageState::Swapped);
+    assert_eq!(world.minor(9), ["#0 in 10 2 0 Prefetch"], "local memory has room");
+    world.end(Outcome::Done);
+    (20..=22).step_by(2).for_each(|page| drop(world.minor(page)));
+    for _ in 0..3 {
+        world.on(Event::Used { page: 22, write: false });
+        world.on(Event::Used { page: 20, write: false });
+    }
+    assert_eq!(world.on(Event::Step { budget: 2 }), ["#1 out 10 0 Some(1) false", "#2 in 20 1 0 Demand"]);
+    world.end(Outcome::Done);
+    world.end(Outcome::Done);
+    assert_eq!((world.paging.tier(10), world.paging.is_prefetched(10)), (Some(1), true));
+    world.minor(10);
+    let Counts { prefetched, prefetch_used, prefetch_unused, .. } = world.counts();
+    assert_eq!((prefetched, prefetch_used, prefetch_unused), (1, 1, 0));
+}
+
+#[test]
+fn a_limit_is_that_of_the_tier_from_which_pages_leave() {
+    let mut world = pool(prefetch::Named::None);
+    (1..=5).for_each(|page| drop(world.minor(page)));
+    let capacities = |world: &World<Lru>| [0, 1].map(|tier| world.paging.space().capacity(tier));
+    // All that is charged are pages that are known.
+    world.on(Event::Charged { pages: 5 });
+    assert_eq!(capacities(&world), [2, 3]);
+    // One that is not takes the room of one.
+    world.on(Event::Charged { pages: 6 });
+    assert_eq!(capacities(&world), [2, 2]);
+    world.on(Event::Capacity { dram_pages: 4, watermarks: Watermarks::default() });
+    assert_eq!(capacities(&world), [2, 4]);
 }

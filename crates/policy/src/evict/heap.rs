@@ -82,6 +82,14 @@ impl Heap {
         }
     }
 
+    /// Gives every item the key that `key` says, in linear time.
+    pub fn rekey(&mut self, positions: &mut Positions, key: impl Fn(Id) -> u64) {
+        self.entries.iter_mut().for_each(|entry| entry.0 = key(entry.1));
+        for at in (0..self.entries.len().div_ceil(ARITY)).rev() {
+            self.down(positions, at);
+        }
+    }
+
     /// Forgets all.
     pub fn clear(&mut self) {
         self.entries = Vec::new();
@@ -135,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equals_a_map(ops in prop::collection::vec((0u8..5, 0u32..60, 0u64..1000), 1..1500)) {
+        fn equals_a_map(ops in prop::collection::vec((0u8..6, 0u32..60, 0u64..1000), 1..1500)) {
             let (mut heap, mut positions) = (Heap::default(), Positions::default());
             let mut naive = BTreeMap::new();
             for (at, (what, id, key)) in ops.into_iter().enumerate() {
@@ -145,6 +153,12 @@ mod tests {
                     (true, 0) => {
                         heap.remove(&mut positions, Id(id));
                         naive.remove(&id);
+                    }
+                    (_, 5) => {
+                        // Another order, with distinct keys again.
+                        naive.iter_mut().for_each(|(id, held)| *held = (*held >> 33) << 32 | u64::from(*id));
+                        let (naive, at) = (&naive, &mut positions);
+                        heap.rekey(at, |id| naive[&id.0]);
                     }
                     (held, _) => {
                         if held {

@@ -48,6 +48,16 @@ impl<E: Evict> State<E> {
             assert!(what.to.is_some() || what.kind == Kind::Drop, "only what is zero goes nowhere");
         }
         assert_eq!(pinned, self.pinned, "pinned frames");
+        if let Some(heat) = &self.heat {
+            let may_move = |number: &u32| {
+                let cell = self.cells.get(Frame(*number));
+                !cell.is(MOVING) && cell.pins() == 0
+            };
+            let listed = (0..self.cells.len()).filter(may_move);
+            let listed =
+                listed.filter_map(|number| Some((Frame(number), self.cells.get(Frame(number)).tier()?)));
+            heat.audit(listed);
+        }
         self.audit_accounts(&used, &leaving, &movable, &copies);
     }
 

@@ -37,6 +37,19 @@ impl TierConfig {
     }
 }
 
+/// Where a frame comes that is needed, or fetched ahead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Arrival {
+    /// To the first tier, whose coldest frame goes to the next one where it is full. A frame that is used a second time in a
+    /// slower tier in place is a candidate for promotion.
+    #[default]
+    First,
+    /// To the first tier in place that has room; where none has, to the last one in place, whose coldest frame leaves. So frames
+    /// leave memory from that tier alone. Frames of neighbouring tiers in place change places by how often they are used, see the
+    /// module's documentation.
+    Spill,
+}
+
 /// How references are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum References {
@@ -56,6 +69,8 @@ pub struct Config {
     pub owners: u32,
     /// Whether each owner has an order of its own, which quotas need. Else all share one.
     pub apart: bool,
+    /// Where a frame comes that is needed.
+    pub arrival: Arrival,
     /// How references are told.
     pub references: References,
     /// Whether the machine hears of each write. Otherwise no frame is known to be clean: a frame with a copy is compared with it
@@ -78,6 +93,7 @@ impl Config {
             tiers: tiers.to_vec(),
             owners: 1,
             apart: false,
+            arrival: Arrival::First,
             references: References::Told,
             writes_told: true,
             moves_max: 64,
@@ -95,6 +111,12 @@ impl Config {
         }
         if self.owners == 0 || self.owners > OWNERS_MAX {
             return Err(ConfigError::Owners { owners: self.owners });
+        }
+        if self.apart && self.arrival == Arrival::Spill {
+            return Err(ConfigError::SpillApart);
+        }
+        if self.arrival == Arrival::Spill && self.tiers.iter().all(|tier| tier.in_place) {
+            return Err(ConfigError::SpillNowhere);
         }
         for (tier, config) in self.tiers.iter().enumerate() {
             let above_in_place = tier == 0 || self.tiers[tier - 1].in_place;
@@ -142,6 +164,14 @@ pub enum ConfigError {
         /// The reason.
         problem: &'static str,
     },
+    /// Frames spill, whoever owns them.
+    #[error(
+        "owners have orders apart, but frames change places whoever owns them: let owners share one order"
+    )]
+    SpillApart,
+    /// Frames leave the last tier of memory for a slower one.
+    #[error("all tiers are memory, and frames that leave it have no place: add a tier below, such as flash")]
+    SpillNowhere,
     /// Quotas need orders apart.
     #[error("owners share one order, so they have no quotas: set `apart`")]
     Together,

@@ -135,6 +135,7 @@ impl<E: Evict> Frames<E> {
         self.state.make_place(tier, acts);
         self.state.accounts.take(cell.owner, tier);
         self.state.cells.at(frame).set_tier(Some(tier));
+        self.state.came_to_memory(frame, tier, false);
         self.state.enter_order(frame, tier, Origin::Admitted(State::<E>::item(frame, false, now)));
         true
     }

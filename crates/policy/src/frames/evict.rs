@@ -62,8 +62,12 @@ impl<E: Evict> Mover<'_, E> {
         }
     }
 
-    /// The order's victim; one whose reference bit is set is used instead of going, and another is asked for.
+    /// The least used frame, where frames go down by their uses. Else the order's victim; one whose reference bit is set is used
+    /// instead of going, and another is asked for.
     fn coldest(&mut self, owner: u16, tier: u8) -> Option<Frame> {
+        if let Some(coldest) = self.state.heat.as_ref().and_then(|heat| heat.coldest(tier)) {
+            return Some(coldest);
+        }
         for look in 1..=LOOKS_MAX {
             let frame = self.state.order.victim(owner, tier, self.now, self.rng)?;
             self.state.counters.looks += 1;
@@ -113,6 +117,9 @@ impl<E: Evict> Mover<'_, E> {
             (false, true) => (Kind::Drop, Some(below)),
             (false, false) => (Kind::Demote, Some(below)),
         };
+        if let Some(to) = to {
+            self.state.accounts.take(cell.owner, to);
+        }
         let ticket = self.open_down(frame, cell, kind, (tier, to));
         let Some(ticket) = ticket else { return Room::Busy };
         self.acts.push(match (kind, to) {
@@ -122,20 +129,18 @@ impl<E: Evict> Mover<'_, E> {
         Room::After(ticket)
     }
 
-    fn open_down(
+    /// Opens a move down, for which room is taken already.
+    pub(super) fn open_down(
         &mut self,
         frame: Frame,
         cell: Cell,
         kind: Kind,
         (tier, to): (u8, Option<u8>),
     ) -> Option<Ticket> {
-        if let Some(to) = to {
-            self.state.accounts.take(cell.owner, to);
-        }
         let stays_known = to.is_some_and(|to| self.state.order.holds(to));
         self.state.leave_order(frame, tier, if stays_known { Departure::Moved } else { Departure::Evicted });
         let what = What {
-            unused_prefetch: cell.is(PREFETCHED),
+            unused_prefetch: cell.is(PREFETCHED) && !to.is_some_and(|to| self.state.is_in_place(to)),
             ..What::new(kind, Some(tier), to, cell.owner, self.why)
         };
         self.state.open(frame, what)

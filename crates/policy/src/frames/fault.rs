@@ -40,11 +40,12 @@ impl<E: Evict> Frames<E> {
         if mover.state.moves.room() == 0 {
             return Fault::Busy;
         }
-        match mover.room(0, cell.owner) {
+        let to = mover.state.arrival_tier(cell.owner);
+        match mover.room(to, cell.owner) {
             Room::After(ticket) => Fault::Room(ticket),
             Room::Busy => Fault::Busy,
             Room::None => Fault::Full,
-            Room::Free => mover.bring(frame, write, Insertion::Mru).map_or(Fault::Busy, Fault::After),
+            Room::Free => mover.bring(frame, to, write, Insertion::Mru).map_or(Fault::Busy, Fault::After),
         }
     }
 
@@ -77,13 +78,14 @@ impl<E: Evict> Frames<E> {
         if !is_below || !mover.has_spare_moves() {
             return Wish::No;
         }
+        let to = mover.state.arrival_tier(cell.owner);
         let accounts = &mut mover.state.accounts;
-        let room = if !accounts.space.is_watched(0) {
-            mover.room(0, cell.owner)
-        } else if !accounts.space.is_above_low(0) {
-            accounts.space.begin_to_refill(0);
+        let room = if !accounts.space.is_watched(to) {
+            mover.room(to, cell.owner)
+        } else if !accounts.space.is_above_low(to) {
+            accounts.space.begin_to_refill(to);
             return Wish::AfterStep;
-        } else if accounts.has_room(cell.owner, 0) {
+        } else if accounts.has_room(cell.owner, to) {
             Room::Free
         } else {
             Room::None
@@ -91,7 +93,7 @@ impl<E: Evict> Frames<E> {
         match room {
             Room::After(ticket) => Wish::Room(ticket),
             Room::Busy | Room::None => Wish::No,
-            Room::Free => mover.bring(frame, false, insertion).map_or(Wish::No, Wish::Sent),
+            Room::Free => mover.bring(frame, to, false, insertion).map_or(Wish::No, Wish::Sent),
         }
     }
 
@@ -123,7 +125,8 @@ impl<E: Evict> Mover<'_, E> {
         if !cell.is(ASKED) {
             cell.set(ASKED, true);
             let owner = cell.owner;
-            self.state.order.miss(frame, owner);
+            let to = self.state.turnover_tier();
+            self.state.order.miss(frame, owner, to);
         }
     }
 
@@ -146,11 +149,28 @@ impl<E: Evict> Mover<'_, E> {
         Fault::After(ticket)
     }
 
-    /// Sends for a frame that lies below the first tier, or nowhere, where there is room for it.
-    pub(super) fn bring(&mut self, frame: Frame, write: bool, insertion: Insertion) -> Option<Ticket> {
+    /// Sends for a frame that lies below a tier, or nowhere, where there is room for it.
+    pub(super) fn bring(
+        &mut self,
+        frame: Frame,
+        to: u8,
+        write: bool,
+        insertion: Insertion,
+    ) -> Option<Ticket> {
+        self.state.accounts.take(self.state.cells.get(frame).owner, to);
+        self.open_up(frame, to, write, insertion)
+    }
+
+    /// Opens a move up, for which room is taken already.
+    pub(super) fn open_up(
+        &mut self,
+        frame: Frame,
+        to: u8,
+        write: bool,
+        insertion: Insertion,
+    ) -> Option<Ticket> {
         let cell = self.state.cells.get(frame);
-        let (from, why, to) = (cell.tier(), self.why, 0);
-        self.state.accounts.take(cell.owner, to);
+        let (from, why) = (cell.tier(), self.why);
         if let Some(from) = from {
             self.state.leave_order(frame, from, Departure::Moved);
         }

@@ -66,12 +66,15 @@ impl<E: Evict> State<E> {
                 && self.cells.get(frame).copy().is_none()
                 && self.accounts.space.free(from) > self.accounts.space.copies(from);
         }
+        let was_in_place = what.from.is_some_and(|from| self.is_in_place(from));
         let is_unused = what.why == Why::Prefetch && !what.awaited;
         let cell = self.cells.at(frame);
         cell.set_tier(Some(to));
         cell.set(ASKED | SEEN, false);
         cell.set(PREFETCHED, is_unused);
-        cell.set(ZERO, what.kind == Kind::Fill && self.config.writes_told);
+        if !was_in_place {
+            cell.set(ZERO, what.kind == Kind::Fill && self.config.writes_told);
+        }
         if what.write {
             self.make_dirty(frame, acts);
         }
@@ -81,11 +84,12 @@ impl<E: Evict> State<E> {
             self.accounts.space.copy_kept(from);
         }
         self.bits.take(frame);
+        if !was_in_place {
+            self.came_to_memory(frame, to, !is_unused);
+        }
         let counted = match (what.kind, what.from, what.why) {
             (Kind::Fill, ..) => &mut self.counters.fills,
-            (_, Some(from), _) if self.config.tiers[usize::from(from)].in_place => {
-                &mut self.counters.promotions
-            }
+            _ if was_in_place => &mut self.counters.promotions,
             (.., Why::Demand) => &mut self.counters.fetches,
             _ => &mut self.counters.prefetches,
         };
@@ -108,7 +112,7 @@ impl<E: Evict> State<E> {
         match one_of {
             Some(one_of) => {
                 self.order.enter_low(frame, what.owner, to, item, one_of);
-                self.accounts.owners.set_movable(what.owner, to, true);
+                self.became_movable(frame, what.owner, to);
             }
             None if is_known => self.enter_order(frame, to, Origin::Promoted),
             None => self.enter_order(frame, to, Origin::Admitted(item)),
@@ -119,9 +123,14 @@ impl<E: Evict> State<E> {
         let Some(from) = what.from else { return End::Stayed };
         self.accounts.release(what.owner, from);
         let lies = what.to.filter(|_| !what.is_zero);
+        let is_in_place = lies.is_some_and(|to| self.is_in_place(to));
         let cell = self.cells.at(frame);
         cell.set_tier(lies);
-        cell.set(DIRTY | ZERO | PREFETCHED | SEEN, false);
+        cell.set(ZERO | SEEN, false);
+        // From memory to memory it is what it was; elsewhere it lies as it is now.
+        if !is_in_place {
+            cell.set(DIRTY | PREFETCHED, false);
+        }
         self.bits.take(frame);
         if what.kind == Kind::Drop {
             self.counters.drops += 1;
@@ -148,6 +157,9 @@ impl<E: Evict> State<E> {
         let is_hot = outcome == Outcome::Touched || was_referenced;
         let Some(from) = what.from else { return End::Stayed };
         let cell: Cell = self.cells.get(frame);
+        if let (Some(heat), Some(to)) = (&mut self.heat, what.to) {
+            heat.stayed(frame, from, to);
+        }
         let left_as_moved =
             matches!(what.kind, Kind::Fetch) || what.to.is_some_and(|to| self.order.holds(to));
         let item = Self::item(frame, cell.is(DIRTY), now);

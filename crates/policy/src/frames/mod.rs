@@ -16,7 +16,9 @@
 //! **Where.** A frame lies nowhere (never used, or zero), or in one tier. While it moves it lies where it was, and room is taken
 //! at both ends. The first tiers are *in place*: a program uses frames there without a fault. A frame that is used a second time
 //! since it came to a tier in place below the first is a candidate for promotion ([`crate::promotion_rule::Candidates`]), which
-//! [`Frames::step`] carries out in exchange for a colder frame.
+//! [`Frames::step`] carries out in exchange for a colder frame. With [`Arrival::Spill`] it is otherwise: frames fill the tiers in
+//! place one after the other, and leave memory from the last of them alone. A frame that has at least four uses more than twice those
+//! of the least used frame of the next faster tier changes places with it in a step.
 //!
 //! **Room.** A fault takes a free frame of the first tier. Where there is none the eviction policy ([`crate::evict`]) names a
 //! victim and the fault waits for its move. Each tier but the last has an order, which contains exactly the frames that may
@@ -55,8 +57,10 @@ mod config;
 mod copies;
 mod events;
 mod evict;
+mod exchange;
 mod fault;
 mod finish_move;
+mod heat;
 mod moved_by_others;
 mod order;
 pub mod owners;
@@ -68,7 +72,9 @@ mod step;
 
 pub use act::{Act, Counters, End, Fault, Pin, Settled, Touch, Wish};
 pub use cell::{FRAME_BYTES_MAX, Frame, PINS_MAX};
-pub use config::{Config, ConfigError, NO_QUOTA, OWNERS_MAX, References, TIERS_MAX, TIERS_MIN, TierConfig};
+pub use config::{
+    Arrival, Config, ConfigError, NO_QUOTA, OWNERS_MAX, References, TIERS_MAX, TIERS_MIN, TierConfig,
+};
 pub use order::domains;
 pub use owners::Owners;
 pub use queries::{Frames, View};

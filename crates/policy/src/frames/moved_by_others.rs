@@ -15,8 +15,8 @@ use crate::prefetch::Why;
 use tiermem_base::Rng;
 
 impl<E: Evict> Frames<E> {
-    /// A fault for the frame was answered: it is in place. Where it took the last frame of the first tier, another begins to
-    /// leave. That one is chosen before this one enters the order, so that this one is not the victim.
+    /// A fault for the frame was answered: it is in place. Where it took the last frame of the tier that it came to, another begins
+    /// to leave. That one is chosen before this one enters the order, so that this one is not the victim.
     ///
     /// A move of the frame that is under way goes on: one that fetches it is awaited from now on, one that takes it away will
     /// not count. Returns the move that makes room.
@@ -52,11 +52,12 @@ impl<E: Evict> Frames<E> {
         if let Some(from) = cell.tier() {
             mover.state.leave_order(frame, from, Departure::Moved);
         }
-        let room = if mover.state.moves.room() > 0 { mover.room(0, cell.owner) } else { Room::Busy };
-        mover.state.accounts.overfill(cell.owner, 0);
+        let to = mover.state.arrival_tier(cell.owner);
+        let room = if mover.state.moves.room() > 0 { mover.room(to, cell.owner) } else { Room::Busy };
+        mover.state.accounts.overfill(cell.owner, to);
         let kind = if cell.tier().is_some() { Kind::Fetch } else { Kind::Fill };
         let what =
-            What { awaited: true, write, ..What::new(kind, cell.tier(), Some(0), cell.owner, Why::Demand) };
+            What { awaited: true, write, ..What::new(kind, cell.tier(), Some(to), cell.owner, Why::Demand) };
         mover.state.arrive_above(frame, what, now, mover.acts);
         match room {
             Room::After(ticket) => Some(ticket),
@@ -84,6 +85,7 @@ impl<E: Evict> Frames<E> {
         cell.set_tier(Some(tier));
         cell.set(DIRTY | ZERO | PREFETCHED | ASKED | SEEN, false);
         self.state.bits.take(frame);
+        self.state.came_to_memory(frame, tier, false);
         self.state.enter_order(frame, tier, Origin::Admitted(State::<E>::item(frame, false, now)));
         true
     }

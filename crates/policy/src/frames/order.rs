@@ -45,8 +45,9 @@ impl<E: Evict> Order<E> {
         Domain(u32::from(tier) * self.owners + owner)
     }
 
-    pub fn miss(&mut self, frame: Frame, owner: u16) {
-        self.policy.miss(self.domain(owner, 0), u64::from(frame.0));
+    /// A frame is needed that will come to this tier.
+    pub fn miss(&mut self, frame: Frame, owner: u16, tier: u8) {
+        self.policy.miss(self.domain(owner, tier), u64::from(frame.0));
     }
 
     pub fn enter(&mut self, frame: Frame, owner: u16, tier: u8, origin: Origin) {

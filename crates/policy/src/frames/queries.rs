@@ -3,6 +3,7 @@
 use super::act::{Counters, Touch};
 use super::cell::{DIRTY, FRAME_BYTES_MAX, Frame, MOVING, PREFETCHED, WRITING, ZERO};
 use super::config::{Config, ConfigError, References};
+use super::heat::Heat;
 use super::owners::Owners;
 use super::space::Space;
 use super::state::State;
@@ -38,9 +39,9 @@ pub struct View {
 }
 
 impl View {
-    /// Whether it lies in the first tier, was used there, and nothing keeps it there.
-    pub fn may_leave(&self) -> bool {
-        self.tier == Some(0) && !self.is_moving && !self.is_prefetched && self.pins == 0
+    /// Whether it lies in this tier, was used there, and nothing keeps it there.
+    pub fn may_leave(&self, tier: u8) -> bool {
+        self.tier == Some(tier) && !self.is_moving && !self.is_prefetched && self.pins == 0
     }
 }
 
@@ -57,6 +58,9 @@ impl<E: Evict> Frames<E> {
         self.state.cells.grow_to(frames);
         self.state.bits.grow_to(frames);
         self.state.copies.grow_to(frames);
+        if let Some(heat) = &mut self.state.heat {
+            heat.grow_to(frames);
+        }
     }
 
     /// How many frames there are.
@@ -125,8 +129,18 @@ impl<E: Evict> Frames<E> {
         self.state.order.policy()
     }
 
-    /// Bytes held, without those of the eviction policy: at most [`FRAME_BYTES_MAX`] a frame, and a part that does not grow with
-    /// frames.
+    /// The tier that a frame of owner 0 comes to now.
+    pub fn arrival_tier(&self) -> u8 {
+        self.state.arrival_tier(0)
+    }
+
+    /// The tier in place from which frames leave memory as others come.
+    pub fn turnover_tier(&self) -> u8 {
+        self.state.turnover_tier()
+    }
+
+    /// Bytes held, without those of the eviction policy: at most [`FRAME_BYTES_MAX`] a frame, three times that where frames
+    /// change places by their uses, and a part that does not grow with frames.
     pub fn metadata_bytes(&self) -> u64 {
         let per_frame = self.state.cells.bytes() + self.state.bits.bytes() + self.state.copies.bytes();
         debug_assert!(
@@ -134,7 +148,8 @@ impl<E: Evict> Frames<E> {
                 <= (u64::from(self.len()) + crate::column::CHUNK_ITEMS as u64) * FRAME_BYTES_MAX as u64 * 9
                     / 8
         );
-        per_frame + self.state.moves.metadata_bytes() + self.state.accounts.owners.metadata_bytes()
+        let heat = self.state.heat.as_ref().map_or(0, Heat::bytes);
+        per_frame + heat + self.state.moves.metadata_bytes() + self.state.accounts.owners.metadata_bytes()
     }
 
     /// Notes a use of a frame that needs no fault.

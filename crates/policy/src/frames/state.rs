@@ -3,8 +3,9 @@
 use super::accounts::Accounts;
 use super::act::{Act, Counters, Touch};
 use super::cell::{Cell, Cells, DIRTY, Frame, MOVING, PREFETCHED, SEEN, WRITING, ZERO};
-use super::config::{Config, ConfigError, References, TIERS_MAX};
+use super::config::{Arrival, Config, ConfigError, References, TIERS_MAX};
 use super::copies::Copies;
+use super::heat::Heat;
 use super::order::Order;
 use super::references::ReferenceBits;
 use crate::evict::{self, Departure, Evict, Item, Origin};
@@ -77,6 +78,8 @@ pub(super) struct State<E> {
     pub bits: ReferenceBits,
     pub moves: Moves<What>,
     pub candidates: Candidates,
+    /// Where frames change places by their uses: with [`Arrival::Spill`] and several tiers in place.
+    pub heat: Option<Heat>,
     pub counters: Counters,
     pub pinned: u32,
     pub config: Config,
@@ -96,6 +99,7 @@ impl<E: Evict> State<E> {
             bits: ReferenceBits::default(),
             moves: Moves::new(config.moves_max),
             candidates: Candidates::new(config.candidates.max(1) as usize),
+            heat: Heat::of(&config),
             counters: Counters::default(),
             pinned: 0,
             in_place,
@@ -117,10 +121,14 @@ impl<E: Evict> State<E> {
         } else if cell.pins() == 0 && self.order.holds(tier) {
             self.order.hit(frame, cell.owner, tier, touch);
         }
+        if let Some(heat) = &mut self.heat {
+            let is_listed = !cell.is(MOVING) && cell.pins() == 0;
+            heat.used(frame, is_listed.then_some(tier));
+        }
         if cell.is(MOVING) {
             return Touch::Moving;
         }
-        if tier > 0 {
+        if tier > 0 && self.config.arrival == Arrival::First {
             self.refer_below(frame, cell);
         }
         if !cell.is(PREFETCHED) {
@@ -144,6 +152,15 @@ impl<E: Evict> State<E> {
         Item { key: u64::from(frame.0), size: 1, dirty: is_dirty, now }
     }
 
+    /// The frame has come to this tier, by a use or not, and was not in memory before.
+    pub fn came_to_memory(&mut self, frame: Frame, tier: u8, is_used: bool) {
+        if self.is_in_place(tier)
+            && let Some(heat) = &mut self.heat
+        {
+            heat.came(frame, is_used);
+        }
+    }
+
     /// A frame that lies in this tier, does not move and is not pinned stands in the order, if there is one.
     pub fn enter_order(&mut self, frame: Frame, tier: u8, origin: Origin) {
         let cell = self.cells.get(frame);
@@ -155,7 +172,15 @@ impl<E: Evict> State<E> {
             // The order keeps its state of the frame until it is unpinned.
             self.order.leave(frame, cell.owner, tier, Departure::Moved);
         } else {
-            self.accounts.owners.set_movable(cell.owner, tier, true);
+            self.became_movable(frame, cell.owner, tier);
+        }
+    }
+
+    /// The frame has entered its tier's order, and may move.
+    pub fn became_movable(&mut self, frame: Frame, owner: u16, tier: u8) {
+        self.accounts.owners.set_movable(owner, tier, true);
+        if let Some(heat) = &mut self.heat {
+            heat.enter(frame, tier);
         }
     }
 
@@ -165,6 +190,9 @@ impl<E: Evict> State<E> {
         if self.order.holds(tier) && cell.pins() == 0 {
             self.order.leave(frame, cell.owner, tier, departure);
             self.accounts.owners.set_movable(cell.owner, tier, false);
+            if let Some(heat) = &mut self.heat {
+                heat.leave(frame, tier);
+            }
         }
     }
 
@@ -210,6 +238,20 @@ impl<E: Evict> State<E> {
         {
             self.give_up_copy(oldest, acts);
         }
+    }
+
+    /// The tier in place from which frames leave memory as others come.
+    pub fn turnover_tier(&self) -> u8 {
+        match self.config.arrival {
+            Arrival::First => 0,
+            Arrival::Spill => self.tiers_in_place() as u8 - 1,
+        }
+    }
+
+    /// The tier that a frame comes to now, whether there is room or not.
+    pub fn arrival_tier(&self, owner: u16) -> u8 {
+        let last = self.turnover_tier();
+        (0..last).find(|tier| self.accounts.has_room(owner, *tier)).unwrap_or(last)
     }
 
     /// How many tiers are used in place.

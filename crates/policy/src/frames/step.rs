@@ -22,11 +22,12 @@ impl<E: Evict> Frames<E> {
             mover.make_free(tier, end);
         }
         mover.promote(end);
+        mover.exchange(end);
         budget - (end - self.state.moves.counts().opened) as u32
     }
 
-    /// Sends one frame of the first tier down, whatever the order says. `None` if it does not lie there, is pinned or has a move under
-    /// way, or if there is no room below.
+    /// Sends one frame of the tier from which frames leave memory down, whatever the order says. `None` if it does not lie there, is
+    /// pinned or has a move under way, or if there is no room below.
     pub fn send_down(
         &mut self,
         frame: Frame,
@@ -35,11 +36,12 @@ impl<E: Evict> Frames<E> {
         acts: &mut Vec<Act>,
     ) -> Option<Ticket> {
         let cell = self.state.cells.get(frame);
-        if cell.tier() != Some(0) || cell.is(MOVING | WRITING) || cell.pins() > 0 {
+        let tier = self.state.turnover_tier();
+        if cell.tier() != Some(tier) || cell.is(MOVING | WRITING) || cell.pins() > 0 {
             return None;
         }
         let mut mover = Mover { state: &mut self.state, now, rng, acts, why: Why::Demand };
-        match mover.send_down(frame, 0) {
+        match mover.send_down(frame, tier) {
             Room::After(ticket) => Some(ticket),
             Room::Free | Room::Busy | Room::None => None,
         }
@@ -50,13 +52,13 @@ impl<E: Evict> Frames<E> {
         let accounts = &self.state.accounts;
         let mut tiers = 0..accounts.space.tiers() - 1;
         let is_due = |tier| accounts.space.would_want_room(tier) || accounts.owners.exceeding(tier).is_some();
-        !self.state.candidates.is_empty() || tiers.any(is_due)
+        !self.state.candidates.is_empty() || tiers.any(is_due) || self.state.would_exchange()
     }
 }
 
 impl<E: Evict> Mover<'_, E> {
     /// How many moves were begun so far.
-    fn opened(&self) -> u64 {
+    pub(super) fn opened(&self) -> u64 {
         self.state.moves.counts().opened
     }
 
@@ -89,7 +91,7 @@ impl<E: Evict> Mover<'_, E> {
             }
             let room = self.room(0, cell.owner);
             if room == Room::Free {
-                self.bring(frame, false, Insertion::Mru);
+                self.bring(frame, 0, false, Insertion::Mru);
                 continue;
             }
             // It is a candidate again at its next use, when there may be room.

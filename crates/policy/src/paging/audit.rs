@@ -18,7 +18,8 @@ impl<E: Evict> Paging<E> {
             assert!(has_page || view.tier.is_none(), "{frame:?} has no page and lies nowhere");
             let is_planned = self.plan.may_hold(self.pages.map.page_of(frame));
             let is_held = self.pages.is_held(frame);
-            assert!(!is_held || has_page && view.tier == Some(0) && is_planned, "{frame:?} is held");
+            let is_in_memory = view.tier.is_some_and(|tier| tier <= self.pages.turnover_tier);
+            assert!(!is_held || has_page && is_in_memory && is_planned, "{frame:?} is held");
             assert!(view.pins == 0 || is_held, "{frame:?} is pinned");
             let is_below = view.tier.is_some_and(|tier| tier > 0);
             assert!(is_below || !self.ahead.is_thrown_out(frame), "{frame:?} was thrown out and lies below");

@@ -2,7 +2,7 @@
 
 use super::page_range::PageRange;
 use crate::Id;
-use crate::frames::{self, References, TierConfig};
+use crate::frames::{self, Arrival, References, TierConfig};
 use crate::prefetch;
 
 /// The granule by which references are told: with it the 49,152 mappings that a process may have cover 12 GiB.
@@ -52,6 +52,8 @@ pub(super) const UNLIMITED_PAGES: u32 = u32::MAX >> 1;
 pub struct Config {
     /// DRAM, then slower tiers: two to four. The kernel pages out to the first that is not in place.
     pub tiers: Vec<TierConfig>,
+    /// Where a page comes that faults or is fetched ahead, if several tiers are in place.
+    pub arrival: Arrival,
     /// Who chooses the pages that leave.
     pub reclaim: Reclaim,
     /// Whether sweeps drop what they have passed, where that pays.
@@ -83,6 +85,7 @@ impl Config {
         let swap = TierConfig { keeps_copies: false, ..TierConfig::storage(swap_pages.min(Id::COUNT_MAX)) };
         Config {
             tiers: vec![dram, swap],
+            arrival: Arrival::First,
             reclaim: Reclaim::Order,
             drop_behind: false,
             references: References::Sampled,
@@ -94,14 +97,23 @@ impl Config {
         }
     }
 
+    /// The tier in place from which pages leave memory as others come: see [`Arrival`].
+    pub fn turnover_tier(&self) -> usize {
+        match self.arrival {
+            Arrival::First => 0,
+            Arrival::Spill => self.tiers.iter().take_while(|tier| tier.in_place).count().saturating_sub(1),
+        }
+    }
+
     /// The configuration of the frames: an eviction policy has [`frames::domains`] of it.
     pub fn frames(&self) -> frames::Config {
         let mut tiers = self.tiers.clone();
-        if let Some(dram) = tiers.first_mut().filter(|_| self.reclaim == Reclaim::Kernel) {
+        if let Some(tier) = tiers.get_mut(self.turnover_tier()).filter(|_| self.reclaim == Reclaim::Kernel) {
             let Watermarks { low, high } = Watermarks::of(UNLIMITED_PAGES);
-            *dram = TierConfig { frames: UNLIMITED_PAGES, low, high, ..*dram };
+            *tier = TierConfig { frames: UNLIMITED_PAGES, low, high, ..*tier };
         }
         frames::Config {
+            arrival: self.arrival,
             references: self.references,
             writes_told: self.writes_told,
             moves_max: self.moves_max,

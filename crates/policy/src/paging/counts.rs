@@ -13,6 +13,10 @@ pub struct Counts {
     pub returned: u64,
     /// Pages sent down.
     pub paged_out: u64,
+    /// Those of them that went to another tier of memory.
+    pub moved_down: u64,
+    /// Pages that went from one tier of memory to a faster one.
+    pub moved_up: u64,
     /// Pages that were to be sent down and stayed.
     pub stayed: u64,
     /// Pages that the kernel took by itself.
@@ -42,6 +46,8 @@ impl AddAssign for Counts {
             first_touches,
             returned,
             paged_out,
+            moved_down,
+            moved_up,
             stayed,
             kernel_evicted,
             prefetched,
@@ -57,6 +63,8 @@ impl AddAssign for Counts {
         self.first_touches += first_touches;
         self.returned += returned;
         self.paged_out += paged_out;
+        self.moved_down += moved_down;
+        self.moved_up += moved_up;
         self.stayed += stayed;
         self.kernel_evicted += kernel_evicted;
         self.prefetched += prefetched;

@@ -69,7 +69,8 @@ pub enum Event {
         /// How it ended.
         outcome: Outcome,
     },
-    /// DRAM has so many pages from now on.
+    /// DRAM has so many pages from now on; where pages spill ([`Arrival::Spill`](crate::frames::Arrival::Spill)), the tier of memory
+    /// from which they leave.
     Capacity {
         /// Pages of DRAM: the group's limit.
         dram_pages: u32,

@@ -152,8 +152,8 @@ impl FollowedPlan {
         path.leave_passed(lag_pages, |page| {
             pages.counts.dropped_behind += u64::from(pages.send_away(page, along));
             // What is under way out of DRAM is taken for gone.
-            let space = pages.frames.space();
-            match pages.room.is_full(space.used(0) - space.leaving(0)) {
+            let leaving_pages = pages.frames.space().leaving(pages.turnover_tier);
+            match pages.room.is_full(pages.used_pages() - leaving_pages) {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }

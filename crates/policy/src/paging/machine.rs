@@ -27,7 +27,7 @@ pub struct Paging<E> {
 impl<E: Evict> Paging<E> {
     /// No pages yet. The policy has [`frames::domains`](crate::frames::domains) domains of [`Config::frames`].
     pub fn new(config: Config, policy: E) -> Result<Self, ConfigError> {
-        let dram_pages = config.tiers.first().map_or(0, |dram| dram.frames);
+        let dram_pages = config.tiers.get(config.turnover_tier()).map_or(0, |tier| tier.frames);
         let prefetch = config.prefetch.within(dram_pages);
         Ok(Paging {
             pages: Pages::new(&config, prefetch.pages_ahead(), policy)?,
@@ -227,6 +227,11 @@ impl<E: Evict> Paging<E> {
     /// Where a page lies, while it moves too; `None`: nowhere.
     pub fn tier(&self, page: u64) -> Option<u8> {
         self.pages.map.find(page).and_then(|frame| self.pages.frames.view(frame).tier)
+    }
+
+    /// The tier that a page comes to which faults now.
+    pub fn arrival_tier(&self) -> u8 {
+        self.pages.frames.arrival_tier()
     }
 
     /// Whether the page lies in DRAM, was fetched ahead and was not used yet.

@@ -41,6 +41,10 @@
 //!
 //! **More DRAM** ([`refaults`]). Each page that comes back tells how much more DRAM would have kept it.
 //!
+//! **Several tiers of memory** ([`Config::arrival`]). With [`Spill`](crate::frames::Arrival::Spill) pages fill local DRAM first, then
+//! the memory of other nodes, and are paged out from the last of these alone. What is said here of DRAM that is full, of watermarks
+//! and of dropping behind holds for that one tier.
+//!
 //! **Plans** ([`Role`]). A plan names pages that are held, and pages that are swept in order, again and again. What is held is pinned in
 //! DRAM, as far as there is room for it. A sweep ([`path`]) tells by its faults, and by first uses of what was fetched for it, where
 //! the program is: what comes next is fetched, whatever lies between, and what was passed leaves while DRAM is full. A program that

@@ -32,6 +32,8 @@ pub(super) struct Pages<E> {
     pub stored: PageRange,
     /// The tier that the kernel pages out to: the first that is not in place.
     pub swap_tier: u8,
+    /// The tier in place from which pages leave memory as others come. What is decided about room is decided about this one.
+    pub turnover_tier: u8,
     reclaim: Reclaim,
     /// Frames that a plan holds in DRAM.
     held: Bits,
@@ -43,7 +45,7 @@ pub(super) struct Pages<E> {
 
 impl<E: Evict> Pages<E> {
     pub fn new(config: &Config, pages_ahead: u32, policy: E) -> Result<Self, ConfigError> {
-        let dram_pages = config.tiers.first().map_or(0, |dram| dram.frames);
+        let dram_pages = config.tiers.get(config.turnover_tier()).map_or(0, |tier| tier.frames);
         Ok(Pages {
             frames: Frames::new(config.frames(), policy)?,
             map: PageMap::default(),
@@ -52,6 +54,7 @@ impl<E: Evict> Pages<E> {
             counts: Counts::default(),
             stored: config.stored,
             swap_tier: config.tiers.iter().take_while(|tier| tier.in_place).count() as u8,
+            turnover_tier: config.turnover_tier() as u8,
             reclaim: config.reclaim,
             held: Bits::default(),
             taken: Vec::new(),
@@ -74,9 +77,14 @@ impl<E: Evict> Pages<E> {
     /// Turns acts of the frames into acts on pages.
     pub fn translate(&mut self, acts: &mut Vec<Act>) {
         for act in self.acts.drain(..) {
-            if let frames::Act::Demote { frame, .. } | frames::Act::Drop { frame, .. } = act
-                && self.held.get(frame.id())
-            {
+            let leaves = match act {
+                frames::Act::Demote { frame, to, .. } if to > self.turnover_tier => Some(frame),
+                frames::Act::Drop { frame, to, .. } if to.is_none_or(|to| to > self.turnover_tier) => {
+                    Some(frame)
+                }
+                _ => None,
+            };
+            if let Some(frame) = leaves.filter(|frame| self.held.get(frame.id())) {
                 // Nothing else sends away what is held.
                 debug_assert_eq!(self.reclaim, Reclaim::SimulatedKernel);
                 self.held.set(frame.id(), false);
@@ -108,7 +116,8 @@ impl<E: Evict> Pages<E> {
 
     /// All that DRAM is used for takes so many pages.
     pub fn charged(&mut self, pages: u64) {
-        let dram_pages = self.room.charge(pages, self.frames.space().used(0));
+        let faster = (0..self.turnover_tier).map(|tier| u64::from(self.frames.space().used(tier))).sum();
+        let dram_pages = self.room.charge(pages.saturating_sub(faster), self.used_pages());
         self.set_capacity(dram_pages, Watermarks::of(dram_pages));
     }
 
@@ -118,24 +127,30 @@ impl<E: Evict> Pages<E> {
             Reclaim::Kernel => (UNLIMITED_PAGES, Watermarks::of(UNLIMITED_PAGES)),
         };
         let high = watermarks.high.min(dram_pages.saturating_sub(1));
-        self.frames.set_capacity(0, dram_pages, &mut self.acts);
-        self.frames.set_watermarks(0, watermarks.low.min(high), high);
+        self.frames.set_capacity(self.turnover_tier, dram_pages, &mut self.acts);
+        self.frames.set_watermarks(self.turnover_tier, watermarks.low.min(high), high);
+    }
+
+    /// Pages in the tier from which they leave memory.
+    pub fn used_pages(&self) -> u32 {
+        self.frames.space().used(self.turnover_tier)
     }
 
     /// A page has come to DRAM, or will.
     pub fn has_come(&mut self) {
         self.room.has_come();
-        self.refaults.has_come(self.frames.space().used(0).saturating_sub(self.room.dram_pages));
+        self.refaults.has_come(self.used_pages().saturating_sub(self.room.dram_pages));
     }
 
     /// Whether so little of DRAM is free that what comes next makes something leave.
     pub fn is_full(&self) -> bool {
-        self.room.is_full(self.frames.space().used(0))
+        self.room.is_full(self.used_pages())
     }
 
     /// Holds a frame that lies in DRAM: nothing that is decided here sends it away. The kernel's reclaim does not know of that.
     pub fn hold(&mut self, frame: Frame) {
-        if !self.held.get(frame.id()) && self.frames.view(frame).tier == Some(0) {
+        let is_in_memory = self.frames.view(frame).tier.is_some_and(|tier| tier <= self.turnover_tier);
+        if !self.held.get(frame.id()) && is_in_memory {
             self.held.set(frame.id(), true);
             if self.reclaim == Reclaim::Order {
                 self.frames.pin(frame);
@@ -165,7 +180,8 @@ impl<E: Evict> Pages<E> {
 
     /// Whether a page can be sent away.
     pub fn may_leave(&self, page: u64) -> bool {
-        self.map.find(page).is_some_and(|frame| self.frames.view(frame).may_leave() && !self.is_held(frame))
+        let may_leave = |frame| self.frames.view(frame).may_leave(self.turnover_tier) && !self.is_held(frame);
+        self.map.find(page).is_some_and(may_leave)
     }
 
     /// Sends a page away if it can be; whether it was.

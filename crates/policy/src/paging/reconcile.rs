@@ -15,9 +15,14 @@ impl<E: Evict> Paging<E> {
         let Some(settled) = self.pages.frames.done(ticket, outcome, along.now, &mut self.pages.acts) else {
             return;
         };
+        let was_in_memory = settled.from.is_some_and(|from| from < self.pages.swap_tier);
         let (frame, rises) = (settled.frame, settled.to < settled.from && settled.to.is_some());
         match settled.end {
-            End::Arrived { .. } | End::Zero if settled.to == Some(0) => {
+            End::Arrived { .. } if rises && was_in_memory => {
+                self.pages.counts.moved_up += 1;
+                self.plan.hold(frame, self.pages.map.page_of(frame), &mut self.pages);
+            }
+            End::Arrived { .. } if rises && settled.to.is_some_and(|to| to < self.pages.swap_tier) => {
                 self.ahead.forgive(frame);
                 self.ahead.prefetcher.filled(self.pages.map.page_of(frame), settled.why);
                 self.owe(settled.why);
@@ -26,14 +31,12 @@ impl<E: Evict> Paging<E> {
             End::Arrived { .. } | End::Zero if !rises => {
                 self.pages.counts.paged_out += 1;
                 let is_below = settled.to.is_none_or(|to| to >= self.pages.swap_tier);
+                self.pages.counts.moved_down += u64::from(!is_below);
                 // What was fetched ahead and not used was never back.
-                if is_below
-                    && settled.from.is_some_and(|from| from < self.pages.swap_tier)
-                    && !settled.unused_prefetch
-                {
+                if is_below && was_in_memory && !settled.unused_prefetch {
                     self.pages.refaults.has_left(frame);
                 }
-                if settled.from == Some(0) {
+                if is_below && was_in_memory {
                     self.has_left(frame, settled.why, settled.unused_prefetch);
                 }
             }
@@ -43,7 +46,8 @@ impl<E: Evict> Paging<E> {
             }
             // The fetch failed, and the program has fetched the page itself meanwhile.
             End::Stayed if settled.awaited => {
-                self.pages.frames.found(frame, 0, along.now, &mut self.pages.acts);
+                let tier = self.pages.frames.arrival_tier();
+                self.pages.frames.found(frame, tier, along.now, &mut self.pages.acts);
                 self.plan.hold(frame, self.pages.map.page_of(frame), &mut self.pages);
             }
             // Its page is gone, or it moved between slower tiers.
@@ -54,13 +58,14 @@ impl<E: Evict> Paging<E> {
 
     /// A page that was fetched ahead has arrived. If DRAM is nearly full, the next page that leaves does so for it.
     fn owe(&mut self, why: Why) {
-        let (low, high) = self.pages.frames.watermarks(0);
-        if why == Why::Prefetch && low > 0 && self.pages.frames.space().free(0) < high {
+        let (low, high) = self.pages.frames.watermarks(self.pages.turnover_tier);
+        let free_pages = self.pages.frames.space().free(self.pages.turnover_tier);
+        if why == Why::Prefetch && low > 0 && free_pages < high {
             self.ahead.owed = self.ahead.owed.saturating_add(1);
         }
     }
 
-    /// A page has left DRAM.
+    /// A page has left memory.
     fn has_left(&mut self, frame: Frame, why: Why, unused_prefetch: bool) {
         let for_why = if self.ahead.owed > 0 { Why::Prefetch } else { why };
         self.ahead.owed = self.ahead.owed.saturating_sub(1);
@@ -102,7 +107,8 @@ impl<E: Evict> Paging<E> {
                     self.pages.counts.returned += u64::from(tier.is_some());
                     self.pages.refaults.is_back(frame, Return::Free);
                     self.ahead.forgive(frame);
-                    self.pages.frames.found(frame, 0, along.now, &mut self.pages.acts);
+                    let tier = self.pages.frames.arrival_tier();
+                    self.pages.frames.found(frame, tier, along.now, &mut self.pages.acts);
                     self.plan.hold(frame, page, &mut self.pages);
                 }
                 PageState::Swapped if tier.is_none() => {

@@ -47,7 +47,7 @@ impl Behind {
 
     /// Makes room once for what comes next: as much as is dropped comes again, so that it stays.
     fn clear<E: Evict>(&self, pages: &mut Pages<E>, along: &mut Along<'_>) {
-        if !pages.room.is_crowded(pages.frames.space().used(0)) {
+        if !pages.room.is_crowded(pages.used_pages()) {
             return;
         }
         let Some(page) = self.draw(pages, along) else { return };

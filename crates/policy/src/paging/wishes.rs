@@ -40,7 +40,7 @@ impl<E: Evict> Paging<E> {
 
     fn send_for_wishes(&mut self, along: &mut Along<'_>) {
         // Where room is made for each wish, the next one must see where the one before entered the order.
-        let one_by_one = self.pages.frames.watermarks(0).0 == 0;
+        let one_by_one = self.pages.frames.watermarks(self.pages.turnover_tier).0 == 0;
         while let Some(page) = self.ahead.wishes.pop_front() {
             let frame = match self.pages.map.get(page) {
                 None if self.pages.stored.holds(page) => self.give(page, along.now),

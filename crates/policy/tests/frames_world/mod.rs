@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_policy::evict::Evict;
-use tiermem_policy::frames::{Act, Config, Frame, Frames, Outcome, References, Ticket, TierConfig};
+use tiermem_policy::frames::{Act, Arrival, Config, Frame, Frames, Outcome, References, Ticket, TierConfig};
 use tiermem_policy::prefetch::Insertion;
 
 /// Frames in these tests.
@@ -67,20 +67,44 @@ pub fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Operations of a program that uses few frames often, so that they change places by their uses.
+pub fn hot_op() -> impl Strategy<Value = Op> {
+    let frame = prop_oneof![4 => 0u32..4, 1 => 0..FRAMES / 2];
+    prop_oneof![
+        2 => op(),
+        20 => frame.clone().prop_map(|frame| Op::Touch { frame }),
+        5 => (frame.clone(), any::<bool>()).prop_map(|(frame, write)| Op::FaultedIn { frame, write }),
+        4 => (2u32..6).prop_map(|budget| Op::Step { budget }),
+        8 => any::<usize>().prop_map(|nth| Op::Done { nth, outcome: Outcome::Done }),
+    ]
+}
+
+/// Two or three tiers of memory that fill one after the other, over flash.
+pub fn pool_config() -> impl Strategy<Value = Config> {
+    let sizes = prop::collection::vec(1u32..5, 2..=3);
+    (sizes, any::<bool>(), any::<bool>(), 2u32..12).prop_map(|(sizes, sampled, writes_told, moves_max)| {
+        let memory = sizes.into_iter().map(TierConfig::memory);
+        let tiers: Vec<TierConfig> = memory.chain([TierConfig::storage(FRAMES)]).collect();
+        let references = if sampled { References::Sampled } else { References::Told };
+        Config { arrival: Arrival::Spill, references, writes_told, moves_max, ..Config::of(&tiers) }
+    })
+}
+
 /// Two to four small tiers, of any kind that is allowed.
 pub fn config() -> impl Strategy<Value = Config> {
     let tier = (1u32..8, any::<bool>(), 0u32..2, 0u32..2);
     let tiers = (prop::collection::vec(tier, 2..=4), 1usize..4, 4u32..30);
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let bounds = (1u32..8, prop_oneof![3 => Just(u32::MAX), 1 => 0u32..4], 1u32..5);
     (tiers, flags, bounds, 1u32..5).prop_map(
         |(
             (tiers, in_place, last),
-            (apart, sampled, writes_told),
+            (apart, sampled, writes_told, spills),
             (moves_max, pinned_max, candidates),
             owners,
         )| {
             let count = tiers.len();
+            let spills = spills && in_place < count;
             let tier = |(at, (frames, keeps, low, more)): (usize, (u32, bool, u32, u32))| TierConfig {
                 frames: if at + 1 == count { last } else { frames + 2 },
                 in_place: at < in_place,
@@ -91,7 +115,8 @@ pub fn config() -> impl Strategy<Value = Config> {
             Config {
                 tiers: tiers.into_iter().enumerate().map(tier).collect(),
                 owners,
-                apart,
+                apart: apart && !spills,
+                arrival: if spills { Arrival::Spill } else { Arrival::First },
                 references: if sampled { References::Sampled } else { References::Told },
                 writes_told,
                 moves_max,

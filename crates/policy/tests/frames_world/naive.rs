@@ -1,12 +1,14 @@
 //! The naive twin of frames: lists that are searched from end to end, and every sum counted anew whenever it is asked for.
 //! Orders are exact LRU, coldest first.
 
+#[path = "naive/heat.rs"]
+mod heat;
 #[path = "naive/requests.rs"]
 mod requests;
 
 use std::collections::BTreeMap;
 
-use tiermem_policy::frames::{Config, Outcome, References};
+use tiermem_policy::frames::{Arrival, Config, Outcome, References};
 use tiermem_policy::prefetch::Insertion;
 
 use super::{FRAMES, Op};
@@ -22,6 +24,8 @@ pub struct Page {
     pub unused: bool,
     seen: bool,
     bit: bool,
+    /// Uses since it came to memory, halved now and then, and when the last one was.
+    heat: (u64, u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,12 +74,14 @@ pub struct Naive {
     quotas: BTreeMap<(u16, u8), u32>,
     refilling: [bool; 4],
     candidates: Vec<u32>,
+    heat: heat::Clock,
     acts: Vec<String>,
 }
 
 impl Naive {
     pub fn new(config: Config) -> Self {
         Naive {
+            heat: heat::Clock::of(&config),
             config,
             pages: vec![Page::default(); FRAMES as usize],
             orders: BTreeMap::new(),
@@ -237,6 +243,9 @@ impl Naive {
         Room::None
     }
     fn coldest(&mut self, giver: u16, tier: u8) -> Option<u32> {
+        if let Some(page) = self.least_used(tier) {
+            return Some(page);
+        }
         for _ in 0..63 {
             let page = *self.orders.get(&(tier, giver))?.first()?;
             if self.config.references == References::Told || !std::mem::take(&mut self.page(page).bit) {
@@ -271,6 +280,7 @@ impl Naive {
             self.forget_copy(page);
         }
         self.leave(page, tier);
+        let unused = unused && !self.in_place(to);
         let drop = zero || has_copy && self.config.writes_told;
         let kind = if drop { Kind::Drop } else { Kind::Demote };
         let number = self.open(Moving { unused, why, ..Moving::of(page, kind, Some(tier), to, owner) });
@@ -291,6 +301,7 @@ impl Naive {
 
     // Calls.
     fn refer(&mut self, page: u32, tier: u8) -> &'static str {
+        self.heat_up(page);
         if self.moving(page).is_some() {
             self.page(page).bit = true;
             return "Moving";
@@ -299,7 +310,7 @@ impl Naive {
             References::Sampled => self.page(page).bit = true,
             References::Told => self.lift(page, tier),
         }
-        if tier > 0 {
+        if tier > 0 && self.config.arrival == Arrival::First {
             let seen = &mut self.page(page).seen;
             *seen = !*seen;
             if !*seen {
@@ -366,27 +377,28 @@ impl Naive {
         if self.free_moves() == 0 {
             return "Busy".to_owned();
         }
-        match self.room(0, owner, "Demand") {
+        let to = self.arrival(owner);
+        match self.room(to, owner, "Demand") {
             Room::After(number) => format!("Room(#{number})"),
             Room::Busy => "Busy".to_owned(),
             Room::None => "Full".to_owned(),
-            Room::Free => format!("After(#{})", self.bring(page, "Demand", write, Insertion::Mru)),
+            Room::Free => format!("After(#{})", self.bring(page, to, "Demand", write, Insertion::Mru)),
         }
     }
-    fn bring(&mut self, page: u32, why: &'static str, write: bool, insertion: Insertion) -> usize {
+    fn bring(&mut self, page: u32, to: u8, why: &'static str, write: bool, insertion: Insertion) -> usize {
         let Page { tier: from, owner, .. } = self.pages[page as usize];
         if let Some(from) = from {
             self.leave(page, from);
         }
         let kind = if from.is_some() { Kind::Fetch } else { Kind::Fill };
         let awaited = why == "Demand" && !self.in_place(from);
-        let one = Moving { why, write, insertion, awaited, ..Moving::of(page, kind, from, Some(0), owner) };
+        let one = Moving { why, write, insertion, awaited, ..Moving::of(page, kind, from, Some(to), owner) };
         let number = self.open(one);
         self.acts.push(match from {
             Some(from) => format!(
-                "Fetch {{ ticket: #{number}, frame: Frame({page}), from: {from}, to: 0, why: {why} }}"
+                "Fetch {{ ticket: #{number}, frame: Frame({page}), from: {from}, to: {to}, why: {why} }}"
             ),
-            None => format!("Fill {{ ticket: #{number}, frame: Frame({page}), to: 0 }}"),
+            None => format!("Fill {{ ticket: #{number}, frame: Frame({page}), to: {to} }}"),
         });
         number
     }
@@ -396,13 +408,14 @@ impl Naive {
         if !is_below || self.free_moves() <= self.config.moves_max as usize / 4 {
             return "No".to_owned();
         }
-        let low = self.config.tiers[0].low;
+        let to = self.arrival(owner);
+        let low = self.config.tiers[to as usize].low;
         let room = if low == 0 {
-            self.room(0, owner, "Prefetch")
-        } else if self.free(0) <= low {
-            self.refilling[0] = true;
+            self.room(to, owner, "Prefetch")
+        } else if self.free(to) <= low {
+            self.refilling[to as usize] = true;
             return "AfterStep".to_owned();
-        } else if !self.at_quota(owner, 0) {
+        } else if !self.at_quota(owner, to) {
             Room::Free
         } else {
             Room::None
@@ -410,7 +423,7 @@ impl Naive {
         match room {
             Room::After(number) => format!("Room(#{number})"),
             Room::Busy | Room::None => "No".to_owned(),
-            Room::Free => format!("Sent(#{})", self.bring(page, "Prefetch", false, insertion)),
+            Room::Free => format!("Sent(#{})", self.bring(page, to, "Prefetch", false, insertion)),
         }
     }
     fn done(&mut self, number: usize, outcome: Outcome) -> String {
@@ -434,10 +447,11 @@ impl Naive {
             Kind::Fill | Kind::Fetch if arrived => stayed(self.arrive(&one)),
             Kind::Demote | Kind::Drop if arrived => {
                 let lies = one.to.filter(|_| !one.zero);
+                let is_in_place = self.in_place(lies);
                 let cell = self.page(page);
                 cell.tier = lies;
-                (cell.dirty, cell.zero, cell.unused, cell.seen, cell.bit) =
-                    (false, false, false, false, false);
+                (cell.dirty, cell.unused) = (cell.dirty && is_in_place, cell.unused && is_in_place);
+                (cell.zero, cell.seen, cell.bit) = (false, false, false);
                 if let Some(to) = lies {
                     self.enter(page, to, None);
                 }
@@ -450,6 +464,7 @@ impl Naive {
             }
             _ => {
                 self.page(page).bit = false;
+                self.heat_of_refused(&one);
                 if let Some(from) = one.from {
                     self.enter(page, from, None);
                 }
@@ -462,10 +477,10 @@ impl Naive {
             one.from, one.to, one.why, one.awaited
         )
     }
-    /// A page has come to the first tier. Returns whether its copy stays.
+    /// A page has come to a tier in place. Returns whether its copy stays.
     fn arrive(&mut self, one: &Moving) -> bool {
-        let page = one.page;
-        self.page(page).tier = Some(0);
+        let (page, to) = (one.page, one.to.unwrap());
+        self.page(page).tier = Some(to);
         let copy_stays = one.from.is_some_and(|from| {
             self.config.tiers[from as usize].keeps_copies
                 && !one.write
@@ -473,10 +488,16 @@ impl Naive {
                 && self.free(from) > self.copies(from)
         });
         let told = self.config.writes_told;
+        let was_in_place = self.in_place(one.from);
         let cell = self.page(page);
         cell.unused = one.why == "Prefetch" && !one.awaited;
-        cell.zero = one.kind == Kind::Fill && told;
+        if !was_in_place {
+            cell.zero = one.kind == Kind::Fill && told;
+        }
         (cell.bit, cell.seen) = (false, false);
+        if !was_in_place {
+            self.heat_begins(page, one.why != "Prefetch" || one.awaited);
+        }
         if one.write {
             self.make_dirty(page);
         }
@@ -484,7 +505,7 @@ impl Naive {
             self.keep_copy(page, one.from.unwrap());
         }
         let known = one.from.is_some_and(|from| from < self.last());
-        let len = self.order(page, 0).len();
+        let len = self.order(page, to).len();
         let low = match one.insertion {
             _ if known || one.awaited || one.why == "Demand" => None,
             Insertion::Mru => None,
@@ -492,7 +513,7 @@ impl Naive {
             Insertion::Quarter => Some(len / 4),
             Insertion::Lru => Some(0),
         };
-        self.enter(page, 0, low);
+        self.enter(page, to, low);
         copy_stays
     }
     fn step(&mut self, budget: u32) -> String {
@@ -524,7 +545,7 @@ impl Naive {
             }
             match self.room(0, owner, "Demand") {
                 Room::Free => {
-                    self.bring(page, "Demand", false, Insertion::Mru);
+                    self.bring(page, 0, "Demand", false, Insertion::Mru);
                 }
                 room => {
                     self.page(page).seen = true;
@@ -534,6 +555,7 @@ impl Naive {
                 }
             }
         }
+        while self.opened - start + 2 <= budget as usize && spare(self) && self.exchange() {}
         format!("{}", self.opened - start)
     }
     fn wants_room(&mut self, tier: u8) -> bool {

@@ -11,6 +11,23 @@ pub struct Eviction {
     pub page: u64,
 }
 
+/// Counts of one tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TierCounts {
+    /// Frames that lay here at one time, at most.
+    pub peak_frames: u64,
+    /// Touches that found their frame here; first touches of frames that came here.
+    pub touches: u64,
+    /// Frames that went from here to a faster tier.
+    pub moved_up: u64,
+    /// Frames that went from here to a slower tier, or were dropped.
+    pub moved_down: u64,
+    /// Bytes that moves have read here.
+    pub read_bytes: u64,
+    /// Bytes that moves have written here.
+    pub written_bytes: u64,
+}
+
 /// Counts of the replay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
@@ -28,6 +45,8 @@ pub struct Counts {
     pub read_bytes: u64,
     /// Bytes sent to such tiers.
     pub written_bytes: u64,
+    /// Each tier, fastest first; none where frames are placed once.
+    pub tiers: Vec<TierCounts>,
     /// What more DRAM would have saved; nothing is known of it where pages are placed once.
     pub more_dram: paging::MoreDram,
     /// The frames that left for a tier that cannot be used in place, in their order, if they were asked for.

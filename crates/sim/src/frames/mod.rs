@@ -22,11 +22,11 @@ mod world;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tiermem_policy::evict::Named;
-use tiermem_policy::frames::{self, TierConfig};
+use tiermem_policy::frames::{self, Arrival, TierConfig};
 use tiermem_policy::paging::{Config, PageRange, Reclaim, Role, Watermarks};
 use tiermem_policy::prefetch;
 
-pub use counts::{Counts, Eviction};
+pub use counts::{Counts, Eviction, TierCounts};
 pub use replay::ReplayError;
 pub use touches::{Cut, Look, TooLarge, Touches, TouchesError};
 
@@ -76,6 +76,8 @@ pub enum FirstTouch {
 pub struct Memory {
     /// The tiers, fastest first.
     pub tiers: Vec<TierConfig>,
+    /// Where a frame comes that is needed, if several tiers are memory.
+    pub arrival: Arrival,
     /// The state in which a first touch finds a frame.
     pub first_touch: FirstTouch,
     /// What is heard of touches. Orders that know the trace need to hear nothing.
@@ -114,15 +116,11 @@ impl Memory {
     /// How the machine is made for these touches.
     fn config(&self, touches: &Touches, setup: Setup) -> Config {
         let is_live = self.references_of(setup) != References::Told;
-        let mut tiers = self.tiers.clone();
-        if let Some(dram) = tiers.first_mut().filter(|_| is_live) {
-            let Watermarks { low, high } = Watermarks::of(dram.frames);
-            (dram.low, dram.high) = (low, high);
-        }
         let extent = touches.extent().filter(|_| self.first_touch == FirstTouch::Fetch);
         let knows_trace = matches!(setup.order, Order::Belady | Order::Fixed);
-        Config {
-            tiers,
+        let mut config = Config {
+            tiers: self.tiers.clone(),
+            arrival: self.arrival,
             // Here the kernel's reclaim is an order, too.
             reclaim: if setup.order == Order::Kernel { Reclaim::SimulatedKernel } else { Reclaim::Order },
             drop_behind: self.drop_behind && !knows_trace,
@@ -135,7 +133,13 @@ impl Memory {
                 end: last.saturating_add(1),
             }),
             page_bytes: touches.frame_bytes(),
+        };
+        let turnover_tier = config.turnover_tier();
+        if let Some(tier) = config.tiers.get_mut(turnover_tier).filter(|_| is_live) {
+            let Watermarks { low, high } = Watermarks::of(tier.frames);
+            (tier.low, tier.high) = (low, high);
         }
+        config
     }
 }
 

@@ -12,7 +12,7 @@ use tiermem_policy::paging::{Act, Event, Outcome, PageRange, PageState, Paging, 
 use tiermem_policy::prefetch::Why;
 
 use super::belady::{Belady, Future};
-use super::counts::{Counts, Eviction};
+use super::counts::{Counts, Eviction, TierCounts};
 use super::slices::{self, SliceOrder};
 use super::touches::{Touches, Use};
 use super::world::World;
@@ -107,7 +107,11 @@ impl Run<'_> {
                 References::Told | References::Faults => None,
             },
             in_place: config.tiers.iter().map(|tier| tier.in_place).collect(),
-            counts: Counts { touches: self.touches.count(), ..Counts::default() },
+            counts: Counts {
+                touches: self.touches.count(),
+                tiers: vec![TierCounts::default(); config.tiers.len()],
+                ..Counts::default()
+            },
             paging: Paging::new(config, policy)?,
             touches: self.touches,
             numbers_are_times: self.setup.order == Order::Belady,
@@ -122,6 +126,7 @@ impl Run<'_> {
             acts: Vec::new(),
         };
         driver.number_pages(has_data)?;
+        driver.note_peaks();
         let knows_trace = matches!(self.setup.order, Order::Belady | Order::Fixed);
         for (pages, role) in self.memory.plan.iter().copied().filter(|_| !knows_trace) {
             driver.tell(Event::Planned { pages, role });
@@ -206,6 +211,8 @@ impl<E: Evict> Driver<'_, E> {
         }
         let write = touched.what == Use::Write;
         self.granules.extend(self.granule_log2.map(|log2| page >> log2));
+        // What faults can leave again at once, for what is fetched ahead.
+        let serves = self.paging.tier(page).unwrap_or(self.paging.arrival_tier());
         if !self.is_in_place(page) {
             self.fault(frame, page, write)?;
         } else if self.world.is_none() {
@@ -216,10 +223,19 @@ impl<E: Evict> Driver<'_, E> {
         if write {
             self.world.iter_mut().for_each(|world| world.wrote(frame));
         }
+        self.counts.tiers[usize::from(serves)].touches += 1;
         if self.paging.is_due() {
             self.tell(Event::Step { budget: STEP_BUDGET });
         }
+        self.note_peaks();
         Ok(())
+    }
+
+    fn note_peaks(&mut self) {
+        let space = self.paging.space();
+        for (tier, counts) in (0..).zip(&mut self.counts.tiers) {
+            counts.peak_frames = counts.peak_frames.max(space.used(tier).into());
+        }
     }
 
     fn fault(&mut self, frame: Frame, page: u64, write: bool) -> Result<(), ReplayError> {
@@ -231,7 +247,8 @@ impl<E: Evict> Driver<'_, E> {
         let has_data = self.world.as_ref().is_none_or(|world| world.is_below(frame));
         let major = from.is_some() && has_data && !self.paging.is_moving(page);
         if let Some(from) = from.filter(|_| major) {
-            self.counts.read_bytes += self.bytes_of(from);
+            self.counts.tiers[usize::from(from)].moved_up += 1;
+            self.copied(from, self.paging.arrival_tier());
         }
         self.tell(Event::Fault { page, major, write });
         Ok(())
@@ -267,27 +284,31 @@ impl<E: Evict> Driver<'_, E> {
         while let Some(act) = acts.get(at).copied() {
             at += 1;
             match act {
-                Act::Fetch { ticket, from, why, .. } => {
-                    self.counts.read_bytes += self.bytes_of(from);
+                Act::Fetch { ticket, from, to, why, .. } => {
+                    self.counts.tiers[usize::from(from)].moved_up += 1;
+                    self.copied(from, to);
                     if why == Why::Prefetch && self.fetch_delay > 0 {
                         let done = u64::from(self.done) + self.fetch_delay;
                         self.fetches.push_back((u32::try_from(done).unwrap_or(u32::MAX), ticket));
                         continue;
                     }
                 }
-                Act::PageOut { page, to, clean, .. } => {
+                Act::PageOut { page, from, to, clean, .. } => {
+                    self.counts.tiers[usize::from(from)].moved_down += 1;
                     let leaves = to.is_none_or(|to| !self.in_place[usize::from(to)]);
                     if self.tells_evictions && leaves {
                         self.counts.evictions.push(Eviction { touch: u64::from(self.done), page });
                     }
                     let is_write = match (&mut self.world, self.touches.frame_of(page)) {
+                        // From memory to memory all is copied, and nothing is known below that was not before.
+                        _ if !leaves => true,
                         (None, _) => !clean,
                         (Some(world), Some(frame)) => world.page_out(frame),
                         // Nobody touches it: it is as it was read.
                         (Some(_), None) => false,
                     };
                     if let Some(to) = to.filter(|_| is_write) {
-                        self.counts.written_bytes += self.bytes_of(to);
+                        self.copied(from, to);
                     }
                 }
             }
@@ -310,8 +331,13 @@ impl<E: Evict> Driver<'_, E> {
         }
     }
 
-    /// The bytes that a transfer to or from a tier counts: none where it is memory.
-    fn bytes_of(&self, tier: u8) -> u64 {
-        if self.in_place[usize::from(tier)] { 0 } else { u64::from(self.touches.frame_bytes()) }
+    /// Counts the copy of a frame. The sums are of tiers that cannot be used in place.
+    fn copied(&mut self, from: u8, to: u8) {
+        let (from, to) = (usize::from(from), usize::from(to));
+        let frame_bytes = u64::from(self.touches.frame_bytes());
+        self.counts.tiers[from].read_bytes += frame_bytes;
+        self.counts.tiers[to].written_bytes += frame_bytes;
+        self.counts.read_bytes += if self.in_place[from] { 0 } else { frame_bytes };
+        self.counts.written_bytes += if self.in_place[to] { 0 } else { frame_bytes };
     }
 }

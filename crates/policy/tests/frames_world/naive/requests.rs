@@ -83,6 +83,7 @@ impl Naive {
         if may {
             self.squeeze(tier);
             self.page(page).tier = Some(tier);
+            self.heat_begins(page, false);
             self.enter(page, tier, None);
         }
         may
@@ -109,9 +110,10 @@ impl Naive {
         if let Some(from) = tier {
             self.leave(page, from);
         }
-        let room = if self.free_moves() > 0 { self.room(0, owner, "Demand") } else { Room::Busy };
+        let to = self.arrival(owner);
+        let room = if self.free_moves() > 0 { self.room(to, owner, "Demand") } else { Room::Busy };
         let kind = if tier.is_some() { Kind::Fetch } else { Kind::Fill };
-        self.arrive(&Moving { write, awaited: true, ..Moving::of(page, kind, tier, Some(0), owner) });
+        self.arrive(&Moving { write, awaited: true, ..Moving::of(page, kind, tier, Some(to), owner) });
         match room {
             Room::After(number) => format!("Some(#{number})"),
             _ => "None".to_owned(),
@@ -130,6 +132,7 @@ impl Naive {
         *self.page(page) = Page { owner, ..Page::default() };
         self.squeeze(tier);
         self.page(page).tier = Some(tier);
+        self.heat_begins(page, false);
         self.enter(page, tier, None);
         true
     }

@@ -1,5 +1,8 @@
 //! `tiermem sim frames`: page faults of a trace, for eviction policies and prefetchers.
 
+mod by_tier;
+mod pool;
+
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +15,7 @@ use tiermem_base::tier::Capacity;
 use tiermem_base::{Bytes, Nanos, TierKind, TierSpec};
 use tiermem_policy::Id;
 use tiermem_policy::evict::named::K_DEFAULT;
-use tiermem_policy::frames::{TIERS_MAX, TierConfig};
+use tiermem_policy::frames::{Arrival, TIERS_MAX, TierConfig};
 use tiermem_policy::paging::{GRANULE_BYTES, PageRange, Role};
 use tiermem_policy::prefetch;
 use tiermem_sim::frames::{
@@ -20,6 +23,7 @@ use tiermem_sim::frames::{
 };
 use tiermem_trace::{Spec, recording};
 
+use self::pool::Pool;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 use crate::source::TraceArgs;
@@ -31,6 +35,7 @@ Examples:
   tiermem sim frames app.rec --overcommit 2 --evict kernel --evict clock --evict belady
   tiermem sim frames trace.parquet --dram 50% --evict klru --prefetch none --prefetch leap
   tiermem sim frames app.rec --tier dram=256MiB --tier numa=256MiB --tier flash=2GiB --evict lru
+  tiermem sim frames app.rec --overcommit 2 --pool 50:50 --by-tier
   tiermem sim frames trace.parquet --dram 1GiB --evict lru --more-dram 25% --more-dram 1GiB
   tiermem sim frames app.rec --dram 512MiB --plan app.plan.json --evict kernel --prefetch plan
   tiermem sim frames app.rec --config store.toml                        # over its [[tier]] tables
@@ -49,9 +54,18 @@ DRAM, one of these:
 Tiers, fastest first, two to four of them, as KIND=SIZE:
   dram, numa, dax, emulated   memory: a program uses what lies there without a fault
   compressed, flash, remote   a frame must be fetched into the first tier to be used: a fault
-  --dram SIZE is short for --tier dram=SIZE in the first place. Without a slower tier there is flash with room for everything.
+  --dram SIZE is short for --tier dram=SIZE in the first place. Without a slower tier there is flash with room for everything; in a pool, below its memory.
   Sizes are rounded down to whole frames.
   --config FILE takes kinds and capacities from the [[tier]] tables of a file that the servers read too.
+
+Several tiers of memory: a frame comes to the first one, whose coldest frame goes to the next. Used twice there, it goes up again. Or,
+with --pool, a hybrid pool of local DRAM, memory of another node, and flash:
+  --pool LOCAL:REMOTE   divides DRAM (--dram, --overcommit) into dram and numa in these parts, such as 50:50
+  --pool tiers          the tiers are as they are given, two of memory at least
+  A frame comes to the first tier of memory that has room; where none has, to the last one, whose coldest frame goes to flash. So what
+  lies in local DRAM never leaves for flash. A frame that has at least 4 uses more than twice those of the least used frame of the
+  next faster tier changes places with it; uses in a row count once, and all counts are halved now and then. --evict says which
+  frames leave the last tier of memory.
 
 Policies (--evict): fifo, clock, clock2, lru, lru-lazy, slru, s4lru, klru, redis, random, lfu, lfu-da, arc, 2q, s3-fifo, sieve, lhd,
   hyperbolic, cflru; the kernel's own reclaim; and two that know the trace:
@@ -76,7 +90,7 @@ no time, except that a frame can be fetched ahead for --fetch-delay touches. The
 Fields:
   evict, prefetch       what was simulated
   overcommit            required memory over dram_bytes
-  dram_bytes            capacity of the first tier, in whole frames
+  dram_bytes            capacity of the first tier, in whole frames; with --pool, of all tiers of memory
   touches               frames touched
   faults                touches whose frame had to be fetched; the first touch of a frame is none, unless --first-touch fetch
   faults_low,           a recording does not tell the order of touches within a slice. They are the least and the most faults of three
@@ -90,6 +104,17 @@ Fields:
   prefetch_pollution    faults for frames that left to make room for one fetched ahead, over faults
   read_bytes            bytes fetched from compressed, flash and remote tiers, for faults and ahead of them
   written_bytes         bytes sent to such tiers
+
+With --by-tier there is a row for each tier:
+  evict, prefetch       as above
+  tier                  its name
+  capacity_bytes        what it can hold, in whole frames
+  peak_bytes            what lay there at one time, at most
+  touches               touches that found their frame there; first touches of frames that came there
+  moved_up              frames that went from there to a faster tier, for a fault, ahead of one, or because they are used much
+  moved_down            frames that went from there to a slower tier, or were dropped
+  read_bytes            bytes that were read there to move them to another tier
+  written_bytes         bytes that were written there to move them to it
 
 --evicted FILE writes a line of CSV for each frame that leaves memory: touch (how many there were until then) and address. Frames that leave
 at one touch are in the order of their addresses.
@@ -147,6 +172,12 @@ pub struct Options {
     /// File with [[tier]] tables, as `store serve` reads it; --dram and --tier replace its list.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Use memory as a hybrid pool does: LOCAL:REMOTE, such as 50:50, divides DRAM; tiers takes the tiers as they are given.
+    #[arg(long, value_name = "SPLIT", conflicts_with = "more_dram")]
+    pool: Option<Pool>,
+    /// Print a row for each tier: what it held, served, and moved.
+    #[arg(long, conflicts_with = "more_dram")]
+    by_tier: bool,
     /// Eviction policy; repeat it for several.
     #[arg(long, value_name = "NAME", default_value = "lru")]
     evict: Vec<EvictName>,
@@ -281,7 +312,13 @@ impl Options {
     }
 
     /// The tiers: those that were given, or the file's. One list for each R, or one.
-    fn tiers(&self, required: Bytes) -> Result<Vec<Vec<TierSpec>>, Failure> {
+    fn tiers(&self, required: Bytes, working_set_bytes: u64) -> Result<Vec<Vec<TierSpec>>, Failure> {
+        let lists = self.undivided_tiers(required)?;
+        let Some(pool) = self.pool else { return Ok(lists) };
+        lists.into_iter().map(|tiers| pool.divide(tiers, self.frame, working_set_bytes)).collect()
+    }
+
+    fn undivided_tiers(&self, required: Bytes) -> Result<Vec<Vec<TierSpec>>, Failure> {
         if let Some(path) = self.file() {
             return Ok(vec![tiers::read(path)?]);
         }
@@ -360,7 +397,12 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let threads = options.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let plan = options.plan_pages(is_recording)?;
     let mut rows = Vec::new();
-    let sizes = options.tiers(required)?;
+    let sizes = options.tiers(required, touches.working_set_bytes())?;
+    if options.by_tier && setups.iter().any(|setup| setup.order == Order::Fixed) {
+        return Err(Failure::usage(anyhow!(
+            "--by-tier: fixed places frames once and has no counts of its tiers; leave --evict fixed out"
+        )));
+    }
     if options.evicted.is_some() && (setups.len() > 1 || sizes.len() > 1) {
         return Err(Failure::usage(anyhow!(
             "--evicted is for one simulation: give one --evict, one --prefetch and one size of DRAM"
@@ -368,7 +410,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     for tiers in sizes {
         let memory = Memory {
-            tiers: configure(&tiers, options.file(), &touches)?,
+            tiers: configure(&tiers, options.file(), options.pool.is_some(), &touches)?,
+            arrival: if options.pool.is_some() { Arrival::Spill } else { Arrival::First },
             first_touch: options.first_touch,
             references,
             fetch_delay: options.fetch_delay,
@@ -378,6 +421,15 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             tells_evictions: options.evicted.is_some(),
             seed: options.seed,
         };
+        let in_place = memory.tiers.iter().take_while(|tier| tier.in_place);
+        if options.pool == Some(Pool::Tiers) && in_place.clone().count() < 2 {
+            return Err(Failure::usage(anyhow!(
+                "--pool tiers needs two tiers of memory, such as --tier dram=1GiB --tier numa=1GiB; or divide DRAM with --pool 50:50"
+            )));
+        }
+        let memory_tiers = if options.pool.is_some() { in_place.clone().count() } else { 1 };
+        let dram_frames: u64 = in_place.take(memory_tiers).map(|tier| u64::from(tier.frames)).sum();
+        let dram_bytes = dram_frames * options.frame.0;
         let outcomes = frames::run(&touches, &memory, &setups, threads);
         for (setup, outcome) in setups.iter().zip(outcomes) {
             let counts = outcome.map_err(|error| {
@@ -390,15 +442,20 @@ pub fn run(options: &Options) -> Result<(), Failure> {
                 write_evictions(path, options.frame, &counts)
                     .map_err(|error| Failure::writing(&path.display().to_string(), error))?;
             }
-            let dram_bytes = u64::from(memory.tiers[0].frames) * options.frame.0;
-            if options.more_dram.is_empty() {
+            if options.by_tier {
+                rows.extend(by_tier::rows(*setup, options.frame.0, (&tiers, &memory.tiers), &counts));
+            } else if options.more_dram.is_empty() {
                 rows.push(row(*setup, required, dram_bytes, &counts));
             } else {
                 rows.extend(more_rows(*setup, dram_bytes, options, &counts));
             }
         }
     }
-    let fields = if options.more_dram.is_empty() { FIELDS } else { MORE_FIELDS };
+    let fields = match (options.by_tier, options.more_dram.is_empty()) {
+        (true, _) => by_tier::FIELDS,
+        (false, true) => FIELDS,
+        (false, false) => MORE_FIELDS,
+    };
     let rows = Rows { fields, rows };
     output::print_rows(options.format, &rows).map_err(|error| Failure::writing("the faults", error))
 }
@@ -463,8 +520,13 @@ fn is_recording(trace: &str) -> bool {
     !Spec::looks_like_one(trace) && recording::looks_like_one(path) && recording::read(path).is_ok()
 }
 
-/// The tiers, which stand in `file` or were given as flags, in whole frames; flash below a single one.
-fn configure(tiers: &[TierSpec], file: Option<&Path>, touches: &Touches) -> Result<Vec<TierConfig>, Failure> {
+/// The tiers, which stand in `file` or were given as flags, in whole frames; flash below a single one, and below the memory of a pool.
+fn configure(
+    tiers: &[TierSpec],
+    file: Option<&Path>,
+    is_pool: bool,
+    touches: &Touches,
+) -> Result<Vec<TierConfig>, Failure> {
     let frame_bytes = u64::from(touches.frame_bytes());
     let mut configs = Vec::new();
     for (at, tier) in tiers.iter().enumerate() {
@@ -486,7 +548,8 @@ fn configure(tiers: &[TierSpec], file: Option<&Path>, touches: &Touches) -> Resu
         let (in_place, keeps_copies) = ways(tier.kind);
         configs.push(TierConfig { frames, in_place, keeps_copies, low: 0, high: 0 });
     }
-    if configs.len() == 1 {
+    let is_all_memory = configs.iter().all(|tier| tier.in_place);
+    if configs.len() == 1 || (is_pool && is_all_memory) {
         configs.push(TierConfig::storage(Id::COUNT_MAX));
     }
     if configs.len() > TIERS_MAX {
