@@ -21,7 +21,7 @@ impl<E: Evict> Paging<E> {
             let is_in_memory = view.tier.is_some_and(|tier| tier <= self.pages.turnover_tier);
             assert!(!is_held || has_page && is_in_memory && is_planned, "{frame:?} is held");
             assert!(view.pins == 0 || is_held, "{frame:?} is pinned");
-            let is_below = view.tier.is_some_and(|tier| tier > 0);
+            let is_below = view.tier.is_some_and(|tier| tier >= self.pages.swap_tier);
             assert!(is_below || !self.ahead.is_thrown_out(frame), "{frame:?} was thrown out and lies below");
         }
     }
