@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What real programs lose in less DRAM than they need (Wang 2024, chapter 4): by the kernel's swap as it comes, by its swap at its best,
+"""What real programs lose in less DRAM than they need (Yang 2024, chapter 4): by the kernel's swap as it comes, by its swap at its best,
 steered by tiermem, and by the engine's own limit.
 
     experiments/pager/workloads.py --tiermem target/release/tiermem --out docs/results/pager

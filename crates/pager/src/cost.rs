@@ -1,6 +1,6 @@
 //! Total cost of memory.
 //!
-//! Source: Wang 2024, section 4.2, equations 4.1 and 4.2.
+//! Source: Yang 2024, section 4.2, equations 4.1 and 4.2.
 
 /// Price of DRAM per GB (10^9 bytes), as cited there, in dollars.
 pub const DRAM_PER_GB: f64 = 4.875;

@@ -72,7 +72,7 @@ impl PagedRun {
         document::section(&mut out, "What it waited for", &[self.faults(), self.traffic()], false);
         out += &format!(
             "<footer><p>Memory needed is the peak of anonymous, shared and mapped memory, in DRAM and on flash. DRAM over time includes \
-             the file cache, up to the limit. Saved is by Wang 2024, equation 4.2, with the flash that was used. What more DRAM \
+             the file cache, up to the limit. Saved is by Yang 2024, equation 4.2, with the flash that was used. What more DRAM \
              would save is told by the pages that came back: each by how many others had left DRAM after it.</p>\
              <p>Made by tiermem {}.</p></footer>",
             env!("CARGO_PKG_VERSION")

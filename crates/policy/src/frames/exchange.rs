@@ -1,6 +1,6 @@
 //! Exchange: a frame in place that is used often goes to the next faster tier, and one that is used little there takes its place.
 //!
-//! Source: Wang 2024, section 4.1.1: a node's memory migrates pages with the pool's node alone.
+//! Source: Yang 2024, section 4.1.1: a node's memory migrates pages with the pool's node alone.
 //!
 //! The two moves are begun together and take no room for good: for each tier one frame comes and one goes. While they are under way
 //! both tiers hold one frame more, of which one is leaving. If one of the moves fails, a tier holds one frame too many, and the next

@@ -8,7 +8,7 @@
 //! full to the last frame. Or it tells what a live pager can know, in the way in which that is told: faults, first uses of what
 //! was fetched ahead, and at each look which granules were touched; and some of DRAM is kept free.
 //!
-//! Source: Wang 2024, chapter 4: a hybrid pool of DRAM and flash under a program.
+//! Source: Yang 2024, chapter 4: a hybrid pool of DRAM and flash under a program.
 
 pub mod belady;
 mod counts;
