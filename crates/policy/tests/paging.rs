@@ -9,7 +9,7 @@ use paging_world::{Op, World};
 use tiermem_policy::evict::lru::{Bump, Lru};
 use tiermem_policy::frames::{Arrival, References, TierConfig, domains};
 use tiermem_policy::paging::{
-    Config, Counts, Event, Outcome, PageRange, PageState, Paging, Reclaim, Watermarks,
+    Config, Counts, Event, Outcome, PageRange, PageState, Paging, Reclaim, Role, Watermarks,
 };
 use tiermem_policy::prefetch;
 use tiermem_policy::prefetch::next_n::NextNParameters;
@@ -286,6 +286,27 @@ fn what_is_charged_for_others_takes_room_from_pages() {
     let before = world.paging.space().capacity(0);
     world.on(Event::Charged { pages: 1000 });
     assert_eq!(world.paging.space().capacity(0), before, "the kernel's limit is the kernel's");
+}
+
+#[test]
+fn the_simulated_kernel_takes_what_is_held_and_it_is_fetched_back() {
+    let holding = |reclaim| {
+        let mut config = Config { reclaim, ..Config::kernel(6, 1000) };
+        config.tiers[0] = TierConfig::memory(6);
+        let mut world = of(config);
+        world.on(Event::Planned { pages: PageRange { first: 1, end: 3 }, role: Role::Held });
+        (1..=6).for_each(|page| assert_eq!(world.minor(page), [] as [&str; 0]));
+        world
+    };
+    // An order of ours passes over what is held.
+    assert_eq!(holding(Reclaim::Order).minor(7), ["#0 out 3 0 Some(1) false"]);
+    let mut world = holding(Reclaim::SimulatedKernel);
+    assert_eq!(world.minor(7), ["#0 out 1 0 Some(1) false"]);
+    world.end(Outcome::Done);
+    // The next fault takes room of its own, and so does the page that comes back.
+    assert_eq!(world.minor(8), ["#1 out 2 0 Some(1) false"]);
+    assert_eq!(world.end(Outcome::Done), ["#2 out 3 0 Some(1) false"]);
+    assert_eq!(world.end(Outcome::Done), ["#3 in 1 1 0 Prefetch"]);
 }
 
 /// Local memory for two pages and remote memory for three, over swap.
