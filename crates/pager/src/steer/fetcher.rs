@@ -1,5 +1,5 @@
-//! The thread that fetches. The kernel takes 2 us of processor time to send for a page, so one thread that hears of page faults, pages out
-//! and fetches is slower than a program which sweeps. This one only fetches; what it has done is told when it is asked.
+//! The thread that fetches. The kernel takes 2 to 3 us of processor time to send for a page, so one thread that hears of page faults, pages
+//! out and fetches is slower than a program which sweeps. This one only fetches; what it has done is told when it is asked.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
