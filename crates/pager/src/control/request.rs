@@ -69,7 +69,9 @@ impl Change {
         let mut change = Change::default();
         for word in words {
             let unknown = || RequestError::Word(short(word));
-            let (name, value) = word.split_once('=').ok_or_else(unknown)?;
+            // The errors of what reads a value quote all of it, and an answer is short.
+            let word_is_short = word.chars().count() <= QUOTED_LETTERS;
+            let (name, value) = word.split_once('=').filter(|_| word_is_short).ok_or_else(unknown)?;
             match name {
                 "dram" => set("dram", &mut change.dram_bytes, value.parse().map(|Bytes(bytes)| bytes))?,
                 "flash" => set("flash", &mut change.flash_bytes, value.parse().map(|Bytes(bytes)| bytes))?,
@@ -114,8 +116,11 @@ pub fn on_or_off(text: &str) -> Result<bool, &'static str> {
     }
 }
 
+/// How much of a request is quoted in a refusal. No word that sets something is longer.
+const QUOTED_LETTERS: usize = 40;
+
 fn short(text: &str) -> String {
-    text.chars().take(40).collect()
+    text.chars().take(QUOTED_LETTERS).collect()
 }
 
 impl FromStr for Request {
@@ -168,6 +173,10 @@ mod tests {
         assert!(said("set evict=nobody").contains("kernel"));
         assert!(said("set drop-behind=maybe").contains("on or off"));
         assert!(said("set dram=1GiB dram=2GiB").contains("twice"));
+        for name in ["", "dram=", "flash=", "evict=", "prefetch=", "drop-behind="] {
+            let long = said(&format!("set {name}{}", "\u{b}".repeat(8000)));
+            assert!(long.len() < 1000, "{long}");
+        }
         assert!(said(&"x".repeat(1 << 20)).len() < 200);
     }
 }
