@@ -36,7 +36,7 @@ from workloads import FULL_SHARE, HERE, LEAST_FLASH_MIB, MIB, ROOT, free_bytes
 
 WORKLOADS = ("pagerank", "build", "pgbench")
 CONFIDENCE = 0.95
-# The issue's: 1% more at most.
+# At most 1% more.
 WANTED = 1.01
 
 

@@ -100,9 +100,11 @@ def measured(
         expected.append(outcome.result)
         if outcome.result != expected[0]:
             raise Failed(f"{name}, {arm.name}, R = {overcommit:g}: the result is {outcome.result}, and was {expected[0]} in all DRAM")
+        # As it is typed in the repository's folder.
+        command = paging.command.replace(f"{ROOT}/", "")
         told = {"workload": name, "phase": phase, "round": turn, "overcommit": overcommit, "arm": arm.name}
         told |= {"performance": outcome.performance, "unit": about["unit"], "result": outcome.result}
-        return told | paging.report | {"required_bytes": required_bytes or paging.report["required_bytes"], "command": paging.command}
+        return told | paging.report | {"required_bytes": required_bytes or paging.report["required_bytes"], "command": command}
 
     first = row("required", 0, AS_IT_COMES, 1, None)
     yield first
@@ -133,6 +135,14 @@ def measured(
                     refused[name, overcommit] = str(refusal)
 
 
+def size(text: str) -> tuple[str, int]:
+    """Of the command line: one size of a workload."""
+    name, equals, number = text.partition("=")
+    if not (name and equals and number.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as seconds=20")
+    return name, int(number)
+
+
 def options(data: dict[str, Any]) -> argparse.Namespace:
     """Of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -140,6 +150,9 @@ def options(data: dict[str, Any]) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"), help="where swap files lie: ext4 or xfs")
     parser.add_argument("--programs", type=Path, default=ROOT / "target" / "pager-programs", help="where programs and data are kept")
     parser.add_argument("--workloads", nargs="+", choices=list(data), default=list(data))
+    parser.add_argument(
+        "--size", nargs="+", type=size, default=[], metavar="NAME=NUMBER", help="other sizes than those of workloads.toml: seconds=20"
+    )
     parser.add_argument("--overcommit", type=float, nargs="+", default=list(OVERCOMMIT), metavar="R")
     parser.add_argument("--rounds", type=int, help="3, or 1 with --quick")
     parser.add_argument("--full-dram-mib", type=int, help="DRAM at R = 1 [default: 80%% of what is free]")
@@ -184,6 +197,9 @@ def main() -> None:
         bench = Bench(place, settings, args.folder.resolve(), full_bytes)
         for name in args.workloads:
             sizes = data[name]["quick" if args.quick else "full"]
+            if unknown := [key for key, _ in args.size if key not in sizes]:
+                sys.exit(f"{name} has no size {unknown[0]}; it has {', '.join(sizes)}")
+            sizes.update(args.size)
             workload = kinds.ALL[name](place, sizes)
             scratch.mkdir(parents=True, exist_ok=True)
             try:

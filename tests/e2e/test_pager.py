@@ -464,3 +464,33 @@ def test_a_program_shows_the_same_alone_and_with_less_dram(hostile: str, tmp_pat
     assert shown(tmp_path / "limited", limited) == alone
     # Some leave processes behind.
     eventually(lambda: status() == [] and areas() == [], "all is taken away")
+
+
+# Goes over its memory again and again, and says at the end what the kernel weighs its pages by.
+WEIGHED = """
+import time
+before = time.monotonic()
+while time.monotonic() < before + 4:
+    for page in range(pages):
+        memory[page * 4096]
+[of_memory] = [line.split(":")[2].strip() for line in open("/proc/self/cgroup") if ":memory:" in line]
+print(open(f"/sys/fs/cgroup/memory{of_memory}/memory.swappiness").read().strip())
+"""
+
+
+def test_what_is_fetched_ahead_does_not_push_out_files() -> None:
+    """Between pages of swap and of files the kernel chooses by what each had to be read again. What is fetched ahead counts, too."""
+    machines = pathlib.Path("/sys/fs/cgroup/memory/memory.swappiness")
+    if not machines.exists():
+        pytest.skip("control groups of version 2 have no swappiness of their own")
+
+    def weighed(how: str) -> int:
+        done = run("--how", how, "--dram", "64MiB", "--flash", "256MiB", "--", *eater(96, WEIGHED))
+        assert done.returncode == 0, done.stderr
+        right, swappiness = done.stdout.split()[:2]
+        assert right == "right"
+        return int(swappiness)
+
+    assert weighed("swap") == int(machines.read_text())
+    # A sweep is fetched ahead: it waits for few pages.
+    assert 130 < weighed("kernel") <= 180

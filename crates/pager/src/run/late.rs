@@ -6,6 +6,7 @@ use tiermem_policy::paging::Counts;
 
 use super::note::Note;
 use super::peaks::Peaks;
+use super::reclaim_balance::ReclaimBalance;
 use super::steer_options::SteerOptions;
 use super::target::Target;
 use crate::machine::{Apart, Kept};
@@ -23,6 +24,7 @@ pub struct Late {
     fresh_counts: Apart,
     /// The counts are not kept fresh although they should be: nothing is dropped.
     is_unguarded: bool,
+    balance: ReclaimBalance,
     /// It begins at the first look, and not only when something is in swap.
     begins_at_once: bool,
     steering: Option<Steering>,
@@ -38,6 +40,7 @@ impl Late {
             options,
             fresh_counts: Apart::new(asked.fresh_counts.clone()),
             is_unguarded: false,
+            balance: ReclaimBalance::new(Instant::now()),
             begins_at_once,
             steering: None,
             processes: Vec::new(),
@@ -50,6 +53,10 @@ impl Late {
         if let Some(steering) = &self.steering {
             let counts = self.options.evict.is_some().then(|| steering.now().counts);
             steering.charged(used_bytes(peaks, counts));
+            // Another's group has the swappiness that its owner wants.
+            if let Target::OwnGroup(group) = target {
+                self.balance.look(group, Instant::now(), || steering.now().counts);
+            }
             return self.guard(target);
         }
         if self.gave_up.is_some() || !(self.begins_at_once || peaks.flash_bytes > 0) {

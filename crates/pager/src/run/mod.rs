@@ -14,6 +14,7 @@ mod note;
 mod peaks;
 mod process_tree;
 mod program_run;
+mod reclaim_balance;
 mod report;
 mod room;
 mod steer_options;

@@ -21,14 +21,15 @@ use super::advice::{Batch, CarriedOut};
 use super::fetcher::Fetcher;
 use super::logged::{CoreOptions, Logged};
 use super::plan::PlanFound;
+use super::scan_pace::ScanPace;
 use super::spaces::Spaces;
 
-/// Between two drains while the program faults, and while it does not at most.
+/// Between two drains while pages are fetched or leave, and while nothing does at most: whoever only listens wakes seldom. Where faults fill
+/// their room it wakes earlier.
 const PAUSE_MIN: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(10);
-/// A scan may take one part in this number of the time.
-const SCAN_SHARE: u32 = 20;
-const SCANS_APART_MIN: Duration = Duration::from_millis(100);
+/// Between two tellings of what was done so far.
+const TOLD_APART: Duration = Duration::from_millis(100);
 /// A charge that was told to the core, or was never looked at.
 const UNKNOWN_BYTES: u64 = u64::MAX;
 const PAGE_BYTES: u64 = 4096;
@@ -213,30 +214,33 @@ struct Body {
 
 impl Body {
     fn run(mut self, stop: &AtomicBool) -> Steered {
-        let (mut pause, mut next_scan) = (PAUSE_MIN, Instant::now());
+        let (mut pause, mut scans, mut next_told) = (PAUSE_MIN, ScanPace::new(), Instant::now());
         while !stop.load(Relaxed) {
             self.watch.wait(pause);
             if self.obey() {
-                next_scan = Instant::now();
+                scans.hurry();
             }
             // What has come is told before its use is.
             let fetched = self.fetcher.done();
             self.settle(fetched);
             let has_faulted = self.drain();
             self.tell_charged();
-            let is_busy = has_faulted || self.fetcher.is_busy();
-            pause = if is_busy { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
-            if Instant::now() >= next_scan {
+            let used_pages = self.core.counts().prefetch_used;
+            if scans.is_due(Instant::now(), used_pages, self.options.evict.is_some()) {
                 let before = cpu_time::thread_cpu_time();
                 self.scan();
-                *self.told.lock().unwrap_or_else(PoisonError::into_inner) = self.now();
                 let took = cpu_time::thread_cpu_time().saturating_sub(before);
-                next_scan = Instant::now() + SCANS_APART_MIN.max(took * SCAN_SHARE);
+                scans.has_scanned(Instant::now(), took, used_pages);
+            }
+            if Instant::now() >= next_told {
+                *self.told.lock().unwrap_or_else(PoisonError::into_inner) = self.now();
+                next_told = Instant::now() + TOLD_APART;
             }
             if self.core.is_due() {
                 self.tell(Event::Step { budget: STEP_BUDGET });
             }
-            self.carry_out();
+            let is_busy = self.carry_out() || self.fetcher.is_busy();
+            pause = if is_busy { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
             if self.steered.gave_up.is_some() {
                 break;
             }
@@ -332,8 +336,9 @@ impl Body {
         spaces.scan(|event| core.on(event, now_ms, acts));
     }
 
-    /// Carries out what the core asks for: pages leave at once, and are fetched by the other thread.
-    fn carry_out(&mut self) {
+    /// Carries out what the core asks for: pages leave at once, and are fetched by the other thread. Returns whether it asks for anything.
+    fn carry_out(&mut self) -> bool {
+        let has_acts = !self.acts.is_empty();
         // What is told of acts may bring more of them, until nothing is wished for.
         while !self.acts.is_empty() {
             for batch in Batch::of(&mut self.acts, &self.spaces) {
@@ -341,6 +346,7 @@ impl Body {
                 self.settle(own.map(Batch::carry_out));
             }
         }
+        has_acts
     }
 
     /// Tells the core how acts ended. Without leave to advise steering gives up.

@@ -7,6 +7,7 @@ mod fetcher;
 mod logged;
 mod plan;
 mod replay;
+mod scan_pace;
 mod spaces;
 
 pub use body::{SteerError, Steered, Steering, can_steer};

@@ -39,6 +39,8 @@
 //! **Dropping behind** ([`behind`]). Passes over more memory than DRAM holds drop what they have passed, where that is needed later than
 //! what else lies in DRAM. So a part of such memory stays, whoever reclaims.
 //!
+//! **Files** ([`swappiness`]). Fetching ahead must not drive the kernel to take the program's code instead.
+//!
 //! **More DRAM** ([`refaults`]). Each page that comes back tells how much more DRAM would have kept it.
 //!
 //! **Several tiers of memory** ([`Config::arrival`]). With [`Spill`](crate::frames::Arrival::Spill) pages fill local DRAM first, then
@@ -70,6 +72,7 @@ mod planned;
 mod reconcile;
 mod refaults;
 mod room;
+mod swappiness;
 mod sweeps;
 mod wishes;
 
@@ -80,5 +83,6 @@ pub use machine::Paging;
 pub use page_range::PageRange;
 pub use planned::Role;
 pub use refaults::{MoreDram, Saved};
+pub use swappiness::SwappinessAdvice;
 
 pub use crate::moves::{Outcome, Ticket};

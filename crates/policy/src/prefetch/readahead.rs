@@ -7,9 +7,11 @@
 //! stream begins, and nothing is fetched.
 //!
 //! Random accesses to a small part of memory come near each other by chance, and what is fetched for such a stream throws out what is used. So
-//! there is a credit: a page that is sent for costs one, and one that is used then gives two. While there is credit the second page of
-//! a stream begins to fetch; each time that a stream wants to begin without credit, streams have to be twice as long from then on. When the
-//! credit is full again they have to be half as long. A sweep that goes on needs no credit.
+//! there is a credit: a page that is sent for costs one, and one that its stream then comes to gives two. One that is used later, by
+//! chance, gives nothing: where memory is twice as large as DRAM half of what is fetched will be used before it leaves, and half of what
+//! left for it would have been. While there is credit the second page of a stream begins to fetch; each time that a stream wants to begin
+//! without credit, streams have to be twice as long from then on. When the credit is full again they have to be half as long. A sweep that
+//! goes on needs no credit.
 //!
 //! Only the first use of a page counts ([`Demand::is_first`]).
 
@@ -100,7 +102,7 @@ impl Readahead {
         Readahead { parameters, streams, demands: 0, credit: Credit::full(CREDIT_PAGES), run_min: 1 }
     }
 
-    /// A page that was sent for is used.
+    /// A stream has come to a page that was sent for.
     fn has_paid(&mut self) {
         if self.credit.earn() && self.run_min > 1 {
             self.run_min /= 2;
@@ -133,9 +135,7 @@ impl Prefetch for Readahead {
             return;
         }
         self.demands += 1;
-        if matches!(found, Demand::PrefetchHit | Demand::LatePrefetch) {
-            self.has_paid();
-        }
+        let was_fetched = matches!(found, Demand::PrefetchHit | Demand::LatePrefetch);
         let gap = u64::from(self.parameters.gap_pages);
         if self.streams.iter().any(|stream| stream.last == page) {
             return;
@@ -144,6 +144,9 @@ impl Prefetch for Readahead {
             self.streams.iter().enumerate().find_map(|(at, stream)| Some((at, stream.step_to(page, gap)?)));
         let Some((at, direction)) = found else { return self.begin(page) };
         let (window, run) = (self.streams[at].window, self.streams[at].run.saturating_add(1));
+        if was_fetched && window > 0 {
+            self.has_paid();
+        }
         let is_fetching = window > 0 || self.may_begin(run);
         let stream = &mut self.streams[at];
         (stream.last, stream.direction, stream.run, stream.used) = (page, Some(direction), run, self.demands);
@@ -259,6 +262,17 @@ mod tests {
         let swept = fetched(&mut readahead, 1 << 40..(1 << 40) + 20_000);
         assert!(swept > 19_990, "{swept}");
         assert_eq!(fetched(&mut readahead, 1 << 50..(1 << 50) + 3), 16);
+    }
+
+    #[test]
+    fn pages_that_are_used_later_by_chance_do_not_pay() {
+        let mut readahead = Readahead::new(ReadaheadParameters::DEFAULT);
+        // Pairs, and long after each of them, one by one, most of the pages behind it.
+        let pair = |at: u64| [at * 1000, at * 1000 + 1];
+        let later = |at: u64| (1..=12).filter_map(move |k| Some(at.checked_sub(64 * k)? * 1000 + 2 + k));
+        let for_nothing =
+            fetched(&mut readahead, (0..6000).flat_map(|at| pair(at).into_iter().chain(later(at))));
+        assert!((128..300).contains(&for_nothing), "{for_nothing}");
     }
 
     #[test]

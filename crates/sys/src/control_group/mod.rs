@@ -15,6 +15,7 @@ mod kill;
 mod limits;
 mod oom_daemon;
 mod reclaim;
+mod swappiness;
 #[cfg(test)]
 mod tests;
 mod tree;
