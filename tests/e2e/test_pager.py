@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -466,31 +468,37 @@ def test_a_program_shows_the_same_alone_and_with_less_dram(hostile: str, tmp_pat
     eventually(lambda: status() == [] and areas() == [], "all is taken away")
 
 
-# Goes over its memory again and again, and says at the end what the kernel weighs its pages by.
-WEIGHED = """
-import time
+# Goes over its memory again and again for a while.
+PASSES = """
 before = time.monotonic()
 while time.monotonic() < before + 4:
     for page in range(pages):
         memory[page * 4096]
-[of_memory] = [line.split(":")[2].strip() for line in open("/proc/self/cgroup") if ":memory:" in line]
-print(open(f"/sys/fs/cgroup/memory{of_memory}/memory.swappiness").read().strip())
 """
 
 
 def test_what_is_fetched_ahead_does_not_push_out_files() -> None:
     """Between pages of swap and of files the kernel chooses by what each had to be read again. What is fetched ahead counts, too."""
-    machines = pathlib.Path("/sys/fs/cgroup/memory/memory.swappiness")
-    if not machines.exists():
-        pytest.skip("control groups of version 2 have no swappiness of their own")
 
-    def weighed(how: str) -> int:
-        done = run("--how", how, "--dram", "64MiB", "--flash", "256MiB", "--", *eater(96, WEIGHED))
-        assert done.returncode == 0, done.stderr
-        right, swappiness = done.stdout.split()[:2]
-        assert right == "right"
-        return int(swappiness)
+    def swappiness(how: str) -> tuple[int, int]:
+        """The last one of the program's group, and that of the group above it."""
+        arguments = ["run", "--how", how, "--dram", "64MiB", "--flash", "256MiB", "--", *eater(96, PASSES)]
+        found = []
+        with subprocess.Popen([binary(), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+            while running.poll() is None:
+                for group in map(pathlib.Path, groups()):
+                    # It may be gone by now.
+                    with contextlib.suppress(OSError):
+                        found.append([int((it / "memory.swappiness").read_text()) for it in (group, group.parent)])
+                time.sleep(0.05)
+        assert running.returncode == 0
+        if not found:
+            pytest.skip("control groups of version 2 have no swappiness of their own")
+        return tuple(found[-1])
 
-    assert weighed("swap") == int(machines.read_text())
+    own, above = swappiness("swap")
+    assert own == above
     # A sweep is fetched ahead: it waits for few pages.
-    assert 130 < weighed("kernel") <= 180
+    own, _ = swappiness("kernel")
+    assert 130 < own <= 180
+    assert_nothing_is_left()
