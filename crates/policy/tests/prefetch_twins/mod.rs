@@ -487,18 +487,12 @@ impl Naive for Readahead {
             return vec![];
         }
         self.demands += 1;
-        if found != Demand::Miss {
-            self.credit = (self.credit + 2).min(128);
-            if self.credit == 128 && self.follow > 1 {
-                (self.credit, self.follow) = (64, self.follow / 2);
-            }
-        }
         if self.runs.iter().any(|(run, _)| run.last() == page) {
             return vec![];
         }
-        let found =
+        let run_of =
             (0..self.runs.len()).find_map(|at| Some((at, self.direction_to(&self.runs[at].0, page)?)));
-        let Some((at, direction)) = found else {
+        let Some((at, direction)) = run_of else {
             let new = (Ahead { asked: vec![page], fetched: vec![], window: 0, direction: 0 }, self.demands);
             if self.runs.len() < self.parameters.streams as usize {
                 self.runs.push(new);
@@ -510,6 +504,12 @@ impl Naive for Readahead {
         };
         let ReadaheadParameters { window_min, window_max, .. } = self.parameters;
         let (run, used) = &mut self.runs[at];
+        if found != Demand::Miss && run.window > 0 {
+            self.credit = (self.credit + 2).min(128);
+            if self.credit == 128 && self.follow > 1 {
+                (self.credit, self.follow) = (64, self.follow / 2);
+            }
+        }
         *used = self.demands;
         run.direction = direction;
         run.asked.push(page);
