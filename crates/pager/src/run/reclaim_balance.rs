@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tiermem_policy::paging::{Counts, SwappinessAdvice};
-use tiermem_sys::control_group::Group;
+use tiermem_sys::control_group::{Group, set_swappiness};
 
 const APART: Duration = Duration::from_secs(1);
 /// A smaller difference is not worth a write.
@@ -34,7 +34,7 @@ impl ReclaimBalance {
         self.next = now + APART;
         let advised = self.advice.by(counts());
         if self.set.is_none_or(|set| set.abs_diff(advised) >= STEP) {
-            self.is_refused = group.set_swappiness(advised).is_err();
+            self.is_refused = set_swappiness(group, advised).is_err();
             self.set = Some(advised);
         }
     }

@@ -28,6 +28,7 @@ pub use group::Group;
 pub use hierarchy::Hierarchy;
 pub use limits::Limit;
 pub use oom_daemon::avoid_oom_daemon;
+pub use swappiness::{set_swappiness, swappiness};
 pub use tree::{all_processes, number_of};
 pub use version::Version;
 pub use watch::{PressureLevel, Watch};

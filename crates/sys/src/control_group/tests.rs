@@ -305,9 +305,9 @@ fn version_1_is_reclaimed_from_and_keeps_its_limit() {
     assert!(group.swap_usage_bytes().unwrap() >= 3 * MIB);
     assert_eq!(group.memory_limit().unwrap(), Limit::Bytes(64 * MIB));
     assert!(!group.out_of_memory_waits().unwrap());
-    group.set_swappiness(150).unwrap();
-    assert_eq!(group.swappiness().unwrap(), 150);
-    assert!(group.set_swappiness(201).is_err());
+    set_swappiness(group, 150).unwrap();
+    assert_eq!(swappiness(group).unwrap(), 150);
+    assert!(set_swappiness(group, 201).is_err());
     group.reclaim_all().unwrap();
     assert!(group.usage_bytes().unwrap() < 4 * MIB, "{}", group.usage_bytes().unwrap());
     assert!(child.go.send());
@@ -324,7 +324,7 @@ fn version_2_limits_and_has_memory_back() {
         group.set_limits(memory, swap).unwrap();
         assert_eq!((group.memory_limit().unwrap(), group.swap_limit().unwrap()), (memory, swap));
     }
-    assert!(group.set_swappiness(100).unwrap_err().to_string().contains("version 1"));
+    assert!(set_swappiness(group, 100).unwrap_err().to_string().contains("version 1"));
     group.set_high(Limit::Bytes(32 * MIB)).unwrap();
     assert_eq!(group.high().unwrap(), Limit::Bytes(32 * MIB));
     let mapping = SharedMapping::anonymous(8 << 20).unwrap();
