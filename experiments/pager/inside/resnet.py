@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Trains ResNet50 on pictures of noise, with a fixed seed. Prints one JSON object: seconds of training, and the loss of each step."""
 
 from __future__ import annotations

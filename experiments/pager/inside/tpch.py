@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """The queries of TPC-H in DuckDB. Prints one JSON object: seconds of each pass, and a checksum of all answers."""
 
 from __future__ import annotations
