@@ -491,6 +491,8 @@ def test_what_is_fetched_ahead_does_not_push_out_files() -> None:
                     with contextlib.suppress(OSError):
                         found.append([int((it / "memory.swappiness").read_text()) for it in (group, group.parent)])
                 time.sleep(0.05)
+        if how == "kernel" and running.returncode == 125:
+            pytest.skip("nothing can be steered here")
         assert running.returncode == 0
         if not found:
             pytest.skip("control groups of version 2 have no swappiness of their own")
