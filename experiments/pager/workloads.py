@@ -101,7 +101,7 @@ def measured(
         if outcome.result != expected[0]:
             raise Failed(f"{name}, {arm.name}, R = {overcommit:g}: the result is {outcome.result}, and was {expected[0]} in all DRAM")
         # As it is typed in the repository's folder.
-        command = paging.command.replace(f"{ROOT}/", "")
+        command = paging.command.replace(f"{ROOT}/", "").replace(sys.executable, "python3").replace(bench.place.scratch.name, "scratch")
         told = {"workload": name, "phase": phase, "round": turn, "overcommit": overcommit, "arm": arm.name}
         told |= {"performance": outcome.performance, "unit": about["unit"], "result": outcome.result}
         return told | paging.report | {"required_bytes": required_bytes or paging.report["required_bytes"], "command": command}

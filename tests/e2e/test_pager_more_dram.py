@@ -21,8 +21,8 @@ def test_a_sweep_gains_nothing_from_more_dram_until_it_fits() -> None:
     left = [row["faults"] + row["fetched_pages"] for row in rows]
     assert left[0] == told["major_faults"] + told["prefetch_used_pages"]
     assert left == sorted(left, reverse=True)
-    # Each page comes back after all others: half as much again keeps none of them, and what holds all keeps all. A page that is back before a
-    # scan has seen it leave is counted as if it had come from farther: 2 to 4% of them, in a program of five passes and some ten scans.
+    # Each page comes back after all others: half as much again keeps none of them, and what holds all keeps all. Departures are
+    # known at the next scan, so what is told is not exact: up to 4% were seen. A pass is 20%.
     assert left[3] > 0.9 * left[0] and left[6] < 0.06 * left[0]
     # 96 MiB, and what the program has besides.
     assert 80 * MIB < told["tenth_dram_bytes"] <= told["required_bytes"] < 100 * MIB
