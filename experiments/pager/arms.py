@@ -22,11 +22,17 @@ class Arm:
     how: str
     page_cluster: int | None = None
     rotational: int | None = None
+    # More words for tiermem.
+    steering: tuple[str, ...] = ()
+    # "zram": swap is a device in memory that compresses; "zswap": such a cache stands before the device. Their memory is not the group's.
+    compressed: str = ""
 
 
 AS_IT_COMES = Arm("swap as it comes", "swap")
 TUNED = tuple(Arm(f"swap, page-cluster {cluster}, not rotating", "swap", cluster, 0) for cluster in CLUSTERS)
 STEERED = Arm("kernel", "kernel")
+BY_GRANULE = Arm("kernel, lru by granule", "kernel", steering=("--evict", "lru", "--references", "granule"))
+COMPRESSED = (Arm("swap, zram", "swap", compressed="zram"), Arm("swap, zswap", "swap", compressed="zswap"))
 # The one of TUNED that does best, and a database under its own limit.
 AT_ITS_BEST = "swap at its best"
 ENGINE = "engine's own limit"

@@ -7,7 +7,8 @@ tiermem, beside the time that fio needs for the bytes that cannot stay.
 
 A round runs every arm once, and fio, in an order that turns by one with each round. An arm is `tiermem run --how swap|kernel` with the
 machine's own settings, or --how swap with vm.page-cluster set and the device told as not rotating: swap then reads ahead by address, not by
-place on the disk.
+place on the disk; or with swap on zram, or behind zswap, whose memory comes on top of the limit. `lru by granule` is a policy of tiermem's that
+hears which granules were used.
 
 A sweep is judged by the median of its passes but the first, against what a pass has to move at least: the bytes that have no room, by fio
 (256 KiB, depth 4, direct, same file system). With each page written they are written as well, half and half. Touches at random (256 MiB,
@@ -34,7 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arms import AS_IT_COMES, STEERED, TUNED, Arm, call
+from arms import AS_IT_COMES, BY_GRANULE, COMPRESSED, STEERED, TUNED, Arm, call
 from machine import Settings, wait_for_no_swap
 
 TOUCHES_OF_A_PAGE = 4
@@ -58,7 +59,7 @@ WORKLOADS = (
     Workload("touches", "touches", (), None),
     Workload("touches, scattered", "touches", ("--scattered",), None),
 )
-ARMS = (AS_IT_COMES, *TUNED, STEERED)
+ARMS = (AS_IT_COMES, *TUNED, STEERED, BY_GRANULE, *COMPRESSED)
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,10 @@ def program(setting: Setting, workload: Workload) -> list[str]:
     return [path, "--pages", str(setting.touch_pages), "--touches", str(touches), *workload.flags]
 
 
-def paged(setting: Setting, workload: Workload, dram_mib: int, arm: Arm) -> list[str]:
+def paged(setting: Setting, settings: Settings, workload: Workload, dram_mib: int, arm: Arm) -> list[str]:
     """The command that runs it in less DRAM. Flash for all of it twice, so that none runs out."""
-    limits = ["--dram", f"{dram_mib}MiB", "--flash", f"{setting.folder}={2 * setting.mib(workload)}MiB"]
-    return [str(setting.tiermem), "run", "--how", arm.how, *limits, "--", *program(setting, workload)]
+    limits = ["--dram", f"{dram_mib}MiB", "--flash", settings.flash(arm, setting.folder, 2 * setting.mib(workload))]
+    return [str(setting.tiermem), "run", "--how", arm.how, *arm.steering, *limits, "--", *program(setting, workload)]
 
 
 def bound(setting: Setting, workload: Workload, dram_mib: int) -> list[str]:
@@ -146,9 +147,9 @@ def rounds(setting: Setting, settings: Settings, args: argparse.Namespace) -> It
                         row |= {"arm": "fio", "round": turn + 1, "command": shlex.join(command), **measure_bound(command)}
                         Path(command[len(FIO)].removeprefix("--filename=")).unlink(missing_ok=True)
                     else:
-                        command = paged(setting, workload, dram_mib, arm)
                         wait_for_no_swap()
-                        settings.use(arm.page_cluster, arm.rotational)
+                        command = paged(setting, settings, workload, dram_mib, arm)
+                        settings.use(arm)
                         row |= {"arm": arm.name, "round": turn + 1, "command": shlex.join(command), **measure_arm(command, workload)}
                         settings.put_back()
                     yield row
@@ -165,7 +166,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         cells.setdefault((row["workload"], row["overcommit"]), {}).setdefault(row["arm"], []).append(row)
     for (workload, overcommit), by_arm in cells.items():
         seconds = {arm: statistics.median(run["seconds"] for run in runs) for arm, runs in by_arm.items()}
-        swaps = [seconds[arm] for arm in seconds if arm.startswith("swap")]
+        on_disk = [it.name for it in ARMS if it.how == "swap" and not it.compressed]
+        swaps = [seconds[arm] for arm in seconds if arm in on_disk]
         against = (seconds.get("fio"), seconds.get(ARMS[0].name), min(swaps, default=None))
         for arm in ("fio", *(it.name for it in ARMS)):
             if arm not in by_arm:
@@ -236,7 +238,7 @@ def main() -> None:
     setting = Setting(Path(os.path.relpath(args.tiermem)), args.folder.resolve(), args.size_mib, args.passes, args.touch_pages)
     args.out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
-    with Settings(setting.folder) as settings:
+    with Settings(setting.folder, arms=args.arms) as settings:
         for row in rounds(setting, settings, args):
             rows.append(row)
             told = f"{row['workload']}, R = {row['overcommit']:g}, {row['arm']}, round {row['round']}"

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arms import call
+from arms import Arm, call
 from machine import Settings, wait_for_no_swap
 from passes import TOUCHES_OF_A_PAGE, told_by_program
 
@@ -40,6 +40,7 @@ PAGE_BYTES = 4096
 PAGES_OF_A_MIB = MIB // PAGE_BYTES
 # Nothing is fetched ahead or dropped behind, so that a policy alone decides.
 PLAIN = ["--prefetch", "none"]
+NOTHING_AHEAD = Arm("nothing is read ahead", "kernel", page_cluster=0)
 WANTED = 0.1
 
 
@@ -146,7 +147,7 @@ def rows(setting: Setting, settings: Settings, args: argparse.Namespace) -> Iter
             for evict in args.evict[at:] + args.evict[:at]:
                 live = paged(setting, program, dram_bytes, evict)
                 wait_for_no_swap()
-                settings.use(0, None)
+                settings.use(NOTHING_AHEAD)
                 faults, told = run_live(live)
                 settings.put_back()
                 foretold = simulated[evict]

@@ -81,7 +81,7 @@ class Bench:
         engine_bytes = round(required_bytes / overcommit) if arm == LIMITED and required_bytes else None
         wait_for_no_swap()
         workload.forget()
-        self.settings.use(arm.page_cluster, arm.rotational)
+        self.settings.use(arm)
         try:
             return workload.run(paging, engine_bytes), paging
         finally:

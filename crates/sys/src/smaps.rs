@@ -15,6 +15,8 @@ pub struct Usage {
     pub start: u64,
     /// Behind its last one.
     pub end: u64,
+    /// Whether it is memory of no file that this process alone has, until it forks, and not the kernel's own.
+    pub is_private_memory: bool,
     /// Bytes of it that are in memory.
     pub resident_bytes: u64,
     /// Bytes of pages that were referenced since the last [`Smaps::clear`].
@@ -132,6 +134,7 @@ impl Parser {
             self.usage = range(line).map(|(start, end)| Usage {
                 start,
                 end,
+                is_private_memory: is_private_memory(line),
                 resident_bytes: 0,
                 referenced_bytes: 0,
                 huge_bytes: 0,
@@ -165,6 +168,16 @@ fn range(line: &[u8]) -> Option<(u64, u64)> {
     let text = std::str::from_utf8(line.split(|byte| *byte == b' ').next()?).ok()?;
     let (start, end) = text.split_once('-')?;
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+}
+
+/// By the line with which a mapping begins: range, permissions, offset, device, inode, and a name if there is one.
+fn is_private_memory(line: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(line) else { return false };
+    let mut words = text.split_ascii_whitespace().skip(1);
+    let is_private = words.next().is_some_and(|permissions| permissions.ends_with('p'));
+    let is_of_no_file = words.nth(2) == Some("0");
+    let is_the_kernels = words.next().is_some_and(|name| name.starts_with("[v"));
+    is_private && is_of_no_file && !is_the_kernels
 }
 
 /// The bytes of `Name:   123 kB`.
@@ -234,5 +247,17 @@ mod tests {
         assert_eq!((usage.start, usage.end), (0x7f00, 0x8f00));
         assert_eq!((usage.resident_bytes, usage.referenced_bytes, usage.huge_bytes), (8192, 4096, 2 << 20));
         assert_eq!((usage.shared_bytes, usage.may_be_huge), (4096, true));
+        assert!(usage.is_private_memory);
+    }
+
+    #[test]
+    fn files_shared_memory_and_what_the_kernel_maps_are_no_private_memory() {
+        let is = |line: &str| is_private_memory(line.as_bytes());
+        assert!(is("7f00-8f00 rw-p 00000000 00:00 0 [stack]") && is("7f00-8f00 ---p 00000000 00:00 0"));
+        assert!(is("7f00-8f00 rw-p 00000000 00:00 0 [anon: arena]"));
+        assert!(!is("7f00-8f00 rw-s 00000000 00:01 1025 /dev/zero (deleted)"));
+        assert!(!is("7f00-8f00 r-xp 00002000 fe:00 247766 /usr/bin/sleep"));
+        assert!(!is("7f00-8f00 r-xp 00000000 00:00 0 [vdso]") && !is("7f00-8f00 r--p 00000000 00:00 0 [vvar]"));
+        assert!(!is("7f00-8f00") && !is(""));
     }
 }

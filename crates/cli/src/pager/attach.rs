@@ -18,6 +18,7 @@ use crate::interrupt;
 use crate::output::Format;
 use crate::run::paged::{self, EvictName, FlashSize, RoomArgs};
 use crate::run::paged_report;
+use crate::run::references::References;
 
 const HELP: &str = "\
 Examples:
@@ -65,6 +66,9 @@ pub struct Options {
     /// Whether pages that a sweep has passed leave first, where they are needed later than others: on or off [default: on].
     #[arg(long, value_name = "WHETHER", value_parser = on_or_off)]
     drop_behind: Option<bool>,
+    /// What a policy hears of uses, as `tiermem run` has it: faults or granule[=SIZE].
+    #[arg(long, value_name = "HOW", default_value = "faults")]
+    references: References,
     /// Write the events and the acts of steering to FILE; `tiermem pager replay FILE` checks it.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -101,6 +105,8 @@ impl Options {
 
 /// Attaches, and reports at the end.
 pub fn run(options: &Options) -> Result<(), Failure> {
+    let evict = options.evict()?;
+    options.references.check(evict)?;
     let attach = AttachOptions {
         subject: options.subject()?,
         limits: Limits {
@@ -108,9 +114,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             flash: options.flash.clone().map_or(Flash::AlreadyOn, FlashSize::limited),
         },
         steer: SteerOptions {
-            evict: options.evict()?,
+            evict,
             prefetch: options.prefetch.unwrap_or(prefetch::Named::Readahead(ReadaheadParameters::DEFAULT)),
             drop_behind: options.drop_behind.unwrap_or(true),
+            granule_bytes: options.references.granule_bytes(),
             plan: None,
             log: options.log.clone(),
             fresh_counts: paged::own_command("fresh-counts"),

@@ -95,6 +95,7 @@ fn keep(id: &str) -> Result<(), Failure> {
         evict: None,
         prefetch: prefetch::Named::None,
         drop_behind: false,
+        granule_bytes: None,
         plan: None,
         log: None,
         fresh_counts: paged::own_command("fresh-counts"),

@@ -7,6 +7,7 @@ mod paged_more_dram;
 pub mod paged_report;
 mod placed;
 mod planned;
+pub mod references;
 mod required;
 
 use std::ffi::OsString;

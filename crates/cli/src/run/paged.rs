@@ -19,6 +19,7 @@ use tiermem_policy::prefetch::readahead::ReadaheadParameters;
 use tiermem_policy::{evict, prefetch};
 
 use super::placed::{CompareArgs, TRIALS_TO_COMPARE};
+use super::references::References;
 use super::required::Required;
 use super::{paged_compare, paged_report};
 use crate::destination::Destination;
@@ -165,6 +166,10 @@ pub struct PagedArgs {
     /// Who leaves DRAM: kernel (the kernel's own reclaim chooses), or a policy as `tiermem sim frames` has them [default: kernel].
     #[arg(long, value_name = "NAME")]
     evict: Option<EvictName>,
+    /// What the policy of --evict hears of uses: faults, or granule[=SIZE] (also which granules were used; they become mappings of their own:
+    /// docs/pager.md says what that takes) [default: faults].
+    #[arg(long, value_name = "HOW")]
+    references: Option<References>,
     /// Whether pages that a sweep has passed leave first, where they are needed later than others: on or off [default: on].
     #[arg(long, value_name = "WHETHER", value_parser = on_or_off)]
     drop_behind: Option<bool>,
@@ -192,6 +197,7 @@ impl PagedArgs {
             ("--how", self.how.is_some()),
             ("--evict", self.evict.is_some()),
             ("--prefetch", self.prefetch.is_some()),
+            ("--references", self.references.is_some()),
             ("--drop-behind", self.drop_behind.is_some()),
             ("--log", self.log.is_some()),
             ("--wait-when-full", self.room.is_given()),
@@ -205,6 +211,7 @@ impl PagedArgs {
             ("--plan", plan.is_some()),
             ("--evict", self.evict.is_some()),
             ("--prefetch", self.prefetch.is_some()),
+            ("--references", self.references.is_some()),
             ("--drop-behind", self.drop_behind.is_some()),
             ("--log", self.log.is_some()),
         ];
@@ -265,6 +272,8 @@ pub fn run(
     destination: &Destination,
 ) -> Result<(), Failure> {
     args.check_steering(plan)?;
+    let (evict, references) = (args.evict.unwrap_or_default().0, args.references.unwrap_or_default());
+    references.check(evict)?;
     let by_default = match plan {
         Some(_) => prefetch::Named::Plan(ReadaheadParameters::DEFAULT),
         None => prefetch::Named::Readahead(ReadaheadParameters::DEFAULT),
@@ -275,9 +284,10 @@ pub fn run(
         limits: args.limits()?,
         how: args.how.unwrap_or_default(),
         steer: SteerOptions {
-            evict: args.evict.unwrap_or_default().0,
+            evict,
             prefetch: args.prefetch.unwrap_or(by_default),
             drop_behind: args.drop_behind.unwrap_or(true),
+            granule_bytes: references.granule_bytes(),
             plan: read.map(Arc::new),
             log: args.log.clone(),
             fresh_counts: own_command("fresh-counts"),

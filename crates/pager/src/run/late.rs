@@ -3,14 +3,17 @@
 use std::time::Instant;
 
 use tiermem_policy::paging::Counts;
+use tiermem_sys::control_group::Group;
 
+use super::memory_use::MemoryUse;
 use super::note::Note;
 use super::peaks::Peaks;
 use super::reclaim_balance::ReclaimBalance;
 use super::steer_options::SteerOptions;
 use super::target::Target;
+use super::written::Written;
 use crate::machine::{Apart, Kept};
-use crate::steer::{CoreOptions, Steered, Steering};
+use crate::steer::{CoreOptions, Steered, Steering, SteeringOptions};
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -25,6 +28,7 @@ pub struct Late {
     /// The counts are not kept fresh although they should be: nothing is dropped.
     is_unguarded: bool,
     balance: ReclaimBalance,
+    written: Written,
     /// It begins at the first look, and not only when something is in swap.
     begins_at_once: bool,
     steering: Option<Steering>,
@@ -41,6 +45,7 @@ impl Late {
             fresh_counts: Apart::new(asked.fresh_counts.clone()),
             is_unguarded: false,
             balance: ReclaimBalance::new(Instant::now()),
+            written: Written::default(),
             begins_at_once,
             steering: None,
             processes: Vec::new(),
@@ -51,8 +56,11 @@ impl Late {
     /// Tells it what a look has found. Returns what the user is to be told.
     pub fn look(&mut self, target: &Target, peaks: &Peaks) -> Option<Note> {
         if let Some(steering) = &self.steering {
-            let counts = self.options.evict.is_some().then(|| steering.now().counts);
-            steering.charged(used_bytes(peaks, counts));
+            steering.charged(peaks.charged_now());
+            if let (Some(group), true) = (target.group(), self.options.evict.is_some()) {
+                let (counts, dram_pages) = (steering.now().counts, self.options.dram_pages);
+                give_up(&mut self.written, group, &peaks.now(), counts, dram_pages);
+            }
             // Another's group has the swappiness that its owner wants.
             if let Target::OwnGroup(group) = target {
                 self.balance.look(group, Instant::now(), || steering.now().counts);
@@ -63,8 +71,9 @@ impl Late {
             return None;
         }
         self.processes = target.processes();
-        let SteerOptions { plan, log, .. } = &self.asked;
-        match Steering::start(&self.processes, &self.effective(), plan.clone(), log.as_deref()) {
+        let SteerOptions { plan, log, granule_bytes, .. } = self.asked.clone();
+        let options = SteeringOptions { core: self.effective(), plan, log, granule_bytes };
+        match Steering::start(&self.processes, options) {
             Ok(steering) => self.steering = Some(steering),
             Err(error) => self.gave_up = Some(error.to_string()),
         }
@@ -144,40 +153,14 @@ impl Late {
     }
 }
 
-/// What of DRAM is used; with these counts where a policy pages out. A page that was paged out dirty stays charged when it has been written,
-/// until the kernel reclaims. It would do so soon at the limit, but a policy keeps the program away from there: such pages would take the room
-/// of others for good.
-fn used_bytes(peaks: &Peaks, counts: Option<Counts>) -> u64 {
-    let Some(Counts { prefetched, prefetch_used, prefetch_unused, .. }) = counts else {
-        return peaks.charged_now();
-    };
-    // Those that were fetched ahead are mapped by no process either, and are needed.
-    let ahead_bytes = prefetched.saturating_sub(prefetch_used + prefetch_unused) * PAGE_BYTES;
-    peaks.charged_now().saturating_sub(peaks.unmapped_now().saturating_sub(ahead_bytes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::run::memory_use::MemoryUse;
-    use crate::run::peaks::Look;
-
-    #[test]
-    fn what_was_written_to_swap_takes_no_room_from_a_policy() {
-        let mut peaks = Peaks::default();
-        let group = MemoryUse {
-            charged_bytes: 100 * PAGE_BYTES,
-            unmapped_bytes: 30 * PAGE_BYTES,
-            ..Default::default()
-        };
-        peaks.add(Look { group, ..Look::default() });
-        let pages = |counts| used_bytes(&peaks, counts) / PAGE_BYTES;
-        // The kernel's own reclaim sees to it.
-        assert_eq!(pages(None), 100);
-        assert_eq!(pages(Some(Counts::default())), 70);
-        let counts = Counts { prefetched: 25, prefetch_used: 10, prefetch_unused: 5, ..Counts::default() };
-        assert_eq!(pages(Some(counts)), 80);
-        // More than were looked at: they have come since.
-        assert_eq!(pages(Some(Counts { prefetched: 99, ..counts })), 100);
+/// Has the kernel give up what has left and was written.
+fn give_up(written: &mut Written, group: &Group, memory: &MemoryUse, counts: Counts, dram_pages: u32) {
+    let dram_bytes = u64::from(dram_pages) * PAGE_BYTES;
+    if let Some(bytes) = written.due(memory, counts, dram_bytes)
+        // What cannot be reclaimed is tried again at the next look.
+        && group.reclaim(bytes).is_ok()
+        && let Ok(after) = MemoryUse::of_group(group)
+    {
+        written.has_reclaimed(bytes, (memory, &after), counts);
     }
 }

@@ -20,6 +20,8 @@ pub struct MemoryUse {
     pub shared_bytes: u64,
     /// In DRAM, and mapped by no process: fetched ahead and not used yet, or written to swap and not given up.
     pub unmapped_bytes: u64,
+    /// Being written to a disk.
+    pub writing_bytes: u64,
     /// Page faults.
     pub faults: u64,
     /// Page faults that waited for a disk.
@@ -44,6 +46,7 @@ impl MemoryUse {
             required_bytes: parts.required(swap_bytes, mapped_shared),
             shared_bytes: parts.shared,
             unmapped_bytes: parts.unmapped,
+            writing_bytes: parts.writing,
             ..MemoryUse::counts_of(group.version(), &stat)
         })
     }
@@ -76,6 +79,7 @@ struct Parts {
     cached: u64,
     /// Of these what no process has mapped: fetched ahead and not used yet, or on its way out.
     unmapped: u64,
+    writing: u64,
     /// Whether the swap that is charged to the group has what is in DRAM as well (version 2).
     cached_counts: bool,
 }
@@ -83,20 +87,21 @@ struct Parts {
 impl Parts {
     fn of(version: Version, stat: &BTreeMap<String, u64>) -> Self {
         let names = match version {
-            Version::One => ["total_rss", "total_shmem", "total_mapped_file", "total_swapcached"],
-            Version::Two => ["anon", "shmem", "file_mapped", "swapcached"],
+            Version::One => ["total_rss", "total_shmem", "total_mapped_file", "total_swapcached", "total_writeback"],
+            // It counts anonymous memory as well.
+            Version::Two => ["anon", "shmem", "file_mapped", "swapcached", "file_writeback"],
         };
         let lists = match version {
             Version::One => ["total_inactive_anon", "total_active_anon", "total_unevictable"],
             Version::Two => ["inactive_anon", "active_anon", "unevictable"],
         };
         let get = |name: &str| stat.get(name).copied().unwrap_or(0);
-        let [anonymous, shared, mapped, cached] = names.map(get);
+        let [anonymous, shared, mapped, cached, writing] = names.map(get);
         let [inactive, active, locked] = lists.map(get);
         // The lists have all that is neither of a file nor locked; what is mapped of it is counted by itself.
         let listed_mapped = (anonymous + shared).saturating_sub(locked);
         let unmapped = (inactive + active).saturating_sub(listed_mapped).min(cached);
-        Parts { anonymous, shared, mapped, cached, unmapped, cached_counts: version == Version::Two }
+        Parts { anonymous, shared, mapped, cached, unmapped, writing, cached_counts: version == Version::Two }
     }
 
     /// Shared memory that is mapped counts among what is mapped as well, and what is in DRAM and in swap counts in both: once each.
@@ -137,6 +142,7 @@ mod tests {
             ("total_shmem", 50),
             ("total_mapped_file", 70),
             ("total_swapcached", 5),
+            ("total_writeback", 1),
             ("total_inactive_anon", 60),
             ("total_active_anon", 73),
             ("total_unevictable", 20),
@@ -148,6 +154,7 @@ mod tests {
             ("shmem", 50),
             ("file_mapped", 70),
             ("swapcached", 5),
+            ("file_writeback", 1),
             ("inactive_anon", 60),
             ("active_anon", 73),
             ("unevictable", 20),

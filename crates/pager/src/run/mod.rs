@@ -20,6 +20,7 @@ mod room;
 mod steer_options;
 mod supervision;
 mod target;
+mod written;
 
 pub use attach::{AttachOptions, attach};
 pub use compare::{Compared, Series, compare};

@@ -26,6 +26,8 @@ pub enum Note {
     NotSteered(String),
     /// The plan was not followed, or not to the end.
     PlanNotFollowed(PlanFound),
+    /// References were not told of each process.
+    ReferencesFailed(String),
     /// The log is not whole.
     LogNotWhole(String),
     /// No log was written, as there was nothing to steer.
@@ -74,6 +76,10 @@ impl fmt::Display for Note {
                 "the plan was not followed: none of its {regions} regions was found; record this program, as it was started here, and make \
                  a plan of that"
             ),
+            Note::ReferencesFailed(why) => write!(
+                f,
+                "--references granule: what a process uses could not be told, so that the policy heard of its page faults alone: {why}"
+            ),
             Note::LogNotWhole(error) => write!(f, "the log is not whole: {error}"),
             Note::NoControl(error) => write!(f, "`tiermem pager set` will not reach it: {error}"),
             Note::NoLog => write!(f, "no log was written: nothing of the program was in swap"),
@@ -119,10 +125,11 @@ impl fmt::Display for Note {
 impl Note {
     /// What is to be said of steering; a log was asked for or not.
     pub(super) fn of_steering(steered: &Steered, is_logged: bool) -> Vec<Note> {
-        let Steered { gave_up, log_failed, has_begun, plan, .. } = steered;
+        let Steered { gave_up, log_failed, has_begun, plan, references_failed, .. } = steered;
         let mut notes: Vec<Note> = gave_up.clone().map(Note::NotSteered).into_iter().collect();
         let is_missed = |plan: &&PlanFound| plan.misfit.is_some() || plan.regions_found == 0;
         notes.extend(plan.as_ref().filter(is_missed).cloned().map(Note::PlanNotFollowed));
+        notes.extend(references_failed.clone().map(Note::ReferencesFailed));
         notes.extend(log_failed.clone().map(Note::LogNotWhole));
         notes.extend((is_logged && gave_up.is_none() && !has_begun).then_some(Note::NoLog));
         notes

@@ -88,9 +88,9 @@ impl Peaks {
         self.last.group.charged_bytes
     }
 
-    /// In DRAM, and mapped by no process.
-    pub fn unmapped_now(&self) -> u64 {
-        self.last.group.unmapped_bytes
+    /// What it used at the last look.
+    pub fn now(&self) -> MemoryUse {
+        self.last.group
     }
 
     /// What was in swap at the last look.

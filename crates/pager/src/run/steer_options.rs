@@ -16,6 +16,8 @@ pub struct SteerOptions {
     pub prefetch: prefetch::Named,
     /// Whether sweeps drop what they have passed, where that pays.
     pub drop_behind: bool,
+    /// The granules by which references are told to a policy that chooses who leaves; `None`: it hears of page faults alone.
+    pub granule_bytes: Option<u64>,
     /// The plan to follow.
     pub plan: Option<Arc<Plan>>,
     /// Where the events and the acts of steering are written.

@@ -1,7 +1,7 @@
 //! The steering thread: drains faults, scans pages, steps the core, carries out its acts; another thread fetches ([`super::fetcher`]).
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tiermem_model::placement::Plan;
 use tiermem_policy::frames::ConfigError;
-use tiermem_policy::paging::{Act, Counts, Event, MoreDram, Saved, Watermarks};
+use tiermem_policy::paging::{Act, Counts, Event, LookPace, MoreDram, PageRange, Saved, Watermarks};
 use tiermem_sys::cpu_time;
 use tiermem_sys::own_memory;
 use tiermem_sys::perf::{Fault, FaultWatch, FaultWatchError};
@@ -20,6 +20,7 @@ use tiermem_sys::process_advice::{AdviceError, ProcessAdvice};
 use super::advice::{Batch, CarriedOut};
 use super::fetcher::Fetcher;
 use super::logged::{CoreOptions, Logged};
+use super::looks::{Looks, Seen, Told as LookTold};
 use super::plan::PlanFound;
 use super::scan_pace::ScanPace;
 use super::spaces::Spaces;
@@ -87,10 +88,25 @@ pub struct Steered {
     pub events_lost: u64,
     /// How the plan was followed, if there is one.
     pub plan: Option<PlanFound>,
+    /// Why references are not told of each process, if they are asked for and a policy chooses who leaves.
+    pub references_failed: Option<String>,
     /// Why the log is not whole.
     pub log_failed: Option<String>,
     /// Why it ended before the program, if it did: the program went on, unsteered.
     pub gave_up: Option<String>,
+}
+
+/// How a program is steered.
+#[derive(Clone, Debug)]
+pub struct SteeringOptions {
+    /// What is decided, and how.
+    pub core: CoreOptions,
+    /// A plan to follow.
+    pub plan: Option<Arc<Plan>>,
+    /// Where events and acts are written.
+    pub log: Option<PathBuf>,
+    /// The granules by which references are told, where a policy chooses who leaves; `None`: it hears of page faults alone.
+    pub granule_bytes: Option<u64>,
 }
 
 /// A thread that steers a program. Dropped without [`Self::end`], it ends by itself with the process.
@@ -120,21 +136,17 @@ enum Order {
 }
 
 impl Steering {
-    /// Starts to steer these processes, and those that they start from now on, by a plan if there is one.
+    /// Starts to steer these processes, and those that they start from now on.
     ///
     /// # Errors
     /// If their faults cannot be watched, the core cannot be made so, or there is no thread.
-    pub fn start(
-        pids: &[u32],
-        options: &CoreOptions,
-        plan: Option<Arc<Plan>>,
-        log: Option<&Path>,
-    ) -> Result<Self, SteerError> {
+    pub fn start(pids: &[u32], options: SteeringOptions) -> Result<Self, SteerError> {
         // One who waits for its own pages would steer too late. Without the right it is steered all the same.
         let _ = own_memory::lock();
-        let mut core = Logged::new(options)?;
+        let SteeringOptions { core: options, plan, log, granule_bytes } = options;
+        let mut core = Logged::new(&options)?;
         if let Some(path) = log {
-            core.log_to(path, options).map_err(|source| SteerError::Log { path: path.to_owned(), source })?;
+            core.log_to(&path, &options).map_err(|source| SteerError::Log { path, source })?;
         }
         let (stop, charged_bytes) = (Arc::<AtomicBool>::default(), Arc::new(AtomicU64::new(UNKNOWN_BYTES)));
         let (told, (orders, received)) = (Arc::<Mutex<Told>>::default(), mpsc::channel());
@@ -142,8 +154,10 @@ impl Steering {
             watch: FaultWatch::open(pids)?,
             fetcher: Fetcher::start()?,
             core,
+            looks: granule_bytes.map(Looks::start).transpose()?,
+            look_pace: LookPace::default(),
             spaces: Spaces::new(plan),
-            options: *options,
+            options,
             begun: Instant::now(),
             acts: Vec::new(),
             faults: Vec::new(),
@@ -200,6 +214,9 @@ impl Steering {
 struct Body {
     watch: FaultWatch,
     fetcher: Fetcher,
+    /// If references are to be told, and when.
+    looks: Option<Looks>,
+    look_pace: LookPace,
     core: Logged,
     spaces: Spaces,
     options: CoreOptions,
@@ -225,6 +242,7 @@ impl Body {
             self.settle(fetched);
             let has_faulted = self.drain();
             self.tell_charged();
+            self.look();
             let used_pages = self.core.counts().prefetch_used;
             if scans.is_due(Instant::now(), used_pages, self.options.evict.is_some()) {
                 let before = cpu_time::thread_cpu_time();
@@ -334,6 +352,35 @@ impl Body {
         let now_ms = self.now_ms();
         let Body { core, acts, spaces, .. } = self;
         spaces.scan(|event| core.on(event, now_ms, acts));
+    }
+
+    /// Brings the core which granules were used, and has them looked at again when that is due.
+    fn look(&mut self) {
+        let now_ms = self.now_ms();
+        let Body { looks: Some(looks), look_pace, core, acts, spaces, steered, .. } = self else { return };
+        // What has to come to DRAM by itself or is fetched takes the room of what is in it.
+        let come_pages =
+            |counts: Counts| counts.first_touches + counts.faults + counts.returned + counts.prefetched;
+        for told in looks.told() {
+            match told {
+                LookTold::Agent(pid) => spaces.leave_out(pid, |event| core.on(event, now_ms, acts)),
+                LookTold::Looked(Seen { ranges, took, refused }) => {
+                    let now_ns = self.begun.elapsed().as_nanos() as u64;
+                    look_pace.has_looked(now_ns, took.as_nanos() as u64, come_pages(core.counts()));
+                    steered.references_failed = refused.or(steered.references_failed.take());
+                    let pages = ranges.into_iter().filter_map(|(pid, range)| spaces.pages_of(pid, range));
+                    for (first, pages_log2) in pages.flat_map(PageRange::aligned) {
+                        core.on(Event::Referenced { first, pages_log2 }, now_ms, acts);
+                    }
+                }
+            }
+        }
+        let now_ns = self.begun.elapsed().as_nanos() as u64;
+        let is_due = look_pace.is_due(now_ns, come_pages(core.counts()), self.options.dram_pages);
+        // The kernel knows better than granules tell.
+        if is_due && !looks.is_looking() && self.options.evict.is_some() {
+            looks.look(spaces.living());
+        }
     }
 
     /// Carries out what the core asks for: pages leave at once, and are fetched by the other thread. Returns whether it asks for anything.

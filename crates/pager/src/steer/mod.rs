@@ -5,12 +5,13 @@ mod advice;
 mod body;
 mod fetcher;
 mod logged;
+mod looks;
 mod plan;
 mod replay;
 mod scan_pace;
 mod spaces;
 
-pub use body::{SteerError, Steered, Steering, can_steer};
+pub use body::{SteerError, Steered, Steering, SteeringOptions, can_steer};
 pub use logged::CoreOptions;
 pub use plan::PlanFound;
 pub use replay::{ReplayError, Replayed, replay};

@@ -1,6 +1,6 @@
 //! Address spaces of a program's processes, as the core sees them: one number for each page of all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::sync::Arc;
@@ -29,6 +29,8 @@ pub struct Spaces {
     spaces: Vec<Space>,
     by_pid: BTreeMap<u32, usize>,
     plan: Option<FollowedPlan>,
+    /// Processes in the address spaces of others: what they have is told of these.
+    guests: BTreeSet<u32>,
 }
 
 /// One process.
@@ -82,7 +84,32 @@ impl Spaces {
         }
     }
 
+    /// Leaves a process out which has the address space of another; what was told of it is taken back.
+    pub fn leave_out(&mut self, pid: u32, mut tell: impl FnMut(Event)) {
+        self.guests.insert(pid);
+        if let Some(at) = self.by_pid.remove(&pid) {
+            let space = &mut self.spaces[at];
+            space.is_gone = true;
+            for (start, end) in std::mem::take(&mut space.ranges) {
+                tell(Event::Unmapped { pages: pages(at, start, end) });
+            }
+        }
+    }
+
+    /// The processes that have not gone.
+    pub fn living(&self) -> Vec<u32> {
+        self.by_pid.keys().copied().collect()
+    }
+
+    /// The pages of a range of addresses of a process that is known.
+    pub fn pages_of(&self, pid: u32, (start, end): (u64, u64)) -> Option<PageRange> {
+        (start < end).then(|| self.by_pid.get(&pid).map(|at| pages(*at, start, end))).flatten()
+    }
+
     fn enter(&mut self, pid: u32) -> Option<usize> {
+        if self.guests.contains(&pid) {
+            return None;
+        }
         let process = Arc::new(PidFd::open(pid).ok()?);
         let mut space = Space { pid, process, ranges: Vec::new(), next_read: Instant::now(), is_gone: false };
         space.read();

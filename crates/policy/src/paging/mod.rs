@@ -26,7 +26,7 @@
 //!
 //! **References come as they can be had.** A fault is told exactly, and so is the first use of a page that was fetched ahead: it
 //! lies in the swap cache and is not mapped, so its first use is a minor fault. Other uses are told by the granule, at each look
-//! ([`Event::Referenced`]). A trace tells each ([`Event::Used`]).
+//! ([`Event::Referenced`]); [`LookPace`] says when. A trace tells each ([`Event::Used`]).
 //!
 //! **Pages.** A page is a number: its address over the size of a page, with the number of its process above that where there are
 //! several. It has a frame from when it is first present until its range is unmapped. A mapping costs nothing, and needs no event:
@@ -63,6 +63,7 @@ mod counts;
 mod event;
 mod fetch_back;
 mod follow_plan;
+mod look_pace;
 mod machine;
 mod page_map;
 mod page_range;
@@ -79,6 +80,7 @@ mod wishes;
 pub use config::{Config, GRANULE_BYTES, LOOK_NS, Reclaim, Watermarks};
 pub use counts::Counts;
 pub use event::{Act, Event, PageState};
+pub use look_pace::LookPace;
 pub use machine::Paging;
 pub use page_range::PageRange;
 pub use planned::Role;

@@ -55,8 +55,9 @@ impl Group {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(()),
             other => other,
         };
-        // Both are put back whatever became of it; the first thing that failed is told.
-        let restored = self.set_memory_limit(limit);
+        // Both are put back whatever became of it; the first thing that failed is told. A limit that somebody has set meanwhile stays.
+        let is_ours = self.memory_limit()? <= Limit::Bytes(to_bytes);
+        let restored = if is_ours { self.set_memory_limit(limit) } else { Ok(()) };
         let kills_again = if kills { self.set_out_of_memory_waits(false) } else { Ok(()) };
         lowered.and(restored).and(kills_again)
     }

@@ -16,7 +16,7 @@ use tiermem_base::{Bytes, Nanos, TierKind, TierSpec};
 use tiermem_policy::Id;
 use tiermem_policy::evict::named::K_DEFAULT;
 use tiermem_policy::frames::{Arrival, TIERS_MAX, TierConfig};
-use tiermem_policy::paging::{GRANULE_BYTES, PageRange, Role};
+use tiermem_policy::paging::{PageRange, Role};
 use tiermem_policy::prefetch;
 use tiermem_sim::frames::{
     self, Counts, Cut, FirstTouch, Look, Memory, Order, References, Setup, Touches, TouchesError,
@@ -26,6 +26,7 @@ use tiermem_trace::{Spec, recording};
 use self::pool::Pool;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
+use crate::run::references::granule;
 use crate::source::TraceArgs;
 use crate::{plan, tiers};
 
@@ -274,17 +275,13 @@ enum Heard {
 }
 
 fn references(text: &str) -> Result<Heard, String> {
-    let size = match text.split_once('=') {
-        Some(("granule", size)) => size.parse().map_err(|error| format!("{error}"))?,
-        None if text == "granule" => Bytes(GRANULE_BYTES),
-        None if text == "told" => return Ok(Heard::Told),
-        None if text == "faults" => return Ok(Heard::Faults),
-        _ => return Err(format!("{text:?} is neither told nor faults nor granule nor granule=SIZE")),
-    };
-    if size.0.is_power_of_two() {
-        return Ok(Heard::ByGranule(size));
+    match text {
+        "told" => Ok(Heard::Told),
+        "faults" => Ok(Heard::Faults),
+        _ => granule(text)
+            .unwrap_or_else(|| Err(format!("{text:?} is neither told nor faults nor granule nor granule=SIZE")))
+            .map(Heard::ByGranule),
     }
-    Err("a granule has a power of two of bytes, such as 256KiB".to_owned())
 }
 
 fn look(text: &str) -> Result<Look, String> {
