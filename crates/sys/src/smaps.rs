@@ -257,7 +257,9 @@ mod tests {
         assert!(is("7f00-8f00 rw-p 00000000 00:00 0 [anon: arena]"));
         assert!(!is("7f00-8f00 rw-s 00000000 00:01 1025 /dev/zero (deleted)"));
         assert!(!is("7f00-8f00 r-xp 00002000 fe:00 247766 /usr/bin/sleep"));
-        assert!(!is("7f00-8f00 r-xp 00000000 00:00 0 [vdso]") && !is("7f00-8f00 r--p 00000000 00:00 0 [vvar]"));
+        assert!(
+            !is("7f00-8f00 r-xp 00000000 00:00 0 [vdso]") && !is("7f00-8f00 r--p 00000000 00:00 0 [vvar]")
+        );
         assert!(!is("7f00-8f00") && !is(""));
     }
 }

@@ -86,7 +86,10 @@ mod tests {
             ("granule=2KiB", "at least one page"),
             ("granule=", "granule"),
         ] {
-            assert!(references(wrong).is_err_and(|error| error.contains(said) || wrong == "granule="), "{wrong}");
+            assert!(
+                references(wrong).is_err_and(|error| error.contains(said) || wrong == "granule="),
+                "{wrong}"
+            );
         }
     }
 

@@ -87,7 +87,9 @@ struct Parts {
 impl Parts {
     fn of(version: Version, stat: &BTreeMap<String, u64>) -> Self {
         let names = match version {
-            Version::One => ["total_rss", "total_shmem", "total_mapped_file", "total_swapcached", "total_writeback"],
+            Version::One => {
+                ["total_rss", "total_shmem", "total_mapped_file", "total_swapcached", "total_writeback"]
+            }
             // It counts anonymous memory as well.
             Version::Two => ["anon", "shmem", "file_mapped", "swapcached", "file_writeback"],
         };

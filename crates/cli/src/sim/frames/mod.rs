@@ -279,7 +279,9 @@ fn references(text: &str) -> Result<Heard, String> {
         "told" => Ok(Heard::Told),
         "faults" => Ok(Heard::Faults),
         _ => granule(text)
-            .unwrap_or_else(|| Err(format!("{text:?} is neither told nor faults nor granule nor granule=SIZE")))
+            .unwrap_or_else(|| {
+                Err(format!("{text:?} is neither told nor faults nor granule nor granule=SIZE"))
+            })
             .map(Heard::ByGranule),
     }
 }
