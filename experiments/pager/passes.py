@@ -217,11 +217,11 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="5, or 1 with --quick")
     parser.add_argument("--size-mib", type=int, help="1024, or 96 with --quick")
     parser.add_argument("--passes", type=int, help="5, or 3 with --quick")
-    parser.add_argument("--touch-pages", type=int, help="65536, or 8192 with --quick; each is touched 4 times on average")
+    parser.add_argument("--touch-pages", type=int, help="65536, or 16384 with --quick; each is touched 4 times on average")
     parser.add_argument("--quick", action="store_true", help="little memory, one round: to see that it runs")
     parser.add_argument("--out", type=Path, default=Path("docs/results/pager"))
     args = parser.parse_args()
-    for name, full, quick in (("rounds", 5, 1), ("size_mib", 1024, 96), ("passes", 5, 3), ("touch_pages", 65_536, 8192)):
+    for name, full, quick in (("rounds", 5, 1), ("size_mib", 1024, 96), ("passes", 5, 3), ("touch_pages", 65_536, 16_384)):
         if getattr(args, name) is None:
             setattr(args, name, quick if args.quick else full)
     args.arms = [it for it in ARMS if it.name in args.arms]

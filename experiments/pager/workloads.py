@@ -19,12 +19,13 @@ that fails, or another result, ends the measurement.
 
 It takes root, changes vm.page-cluster and the device's `rotational` and puts both back, also when it is killed. No other swap may be on.
 Programs are fetched into --programs and found there from then on; a workload whose program cannot be had is skipped, with the reason.
-Writes workloads.csv, workloads.json, workloads.md and workloads.svg, after each run.
+Writes workloads.csv, workloads.json, workloads.md and workloads.svg, after each run. With --resume it goes on where it was ended.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -89,13 +90,28 @@ class Bench:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
+# What makes a run of a workload one of its own: phase, round, R and arm.
+RUN = ("workload", "phase", "round", "overcommit", "arm")
+
+
 def measured(
-    bench: Bench, name: str, about: dict[str, Any], workload: Workload, args: argparse.Namespace, refused: dict[tuple[str, float], str]
+    bench: Bench,
+    name: str,
+    about: dict[str, Any],
+    workload: Workload,
+    args: argparse.Namespace,
+    refused: dict[tuple[str, float], str],
+    done: dict[tuple[Any, ...], dict[str, Any]],
 ) -> Iterator[dict[str, Any]]:
-    """A row for each run of a workload. An engine that cannot work in so little is told in `refused`."""
+    """A row for each run of a workload, those that were `done` before among them. An engine that cannot work in so little is told in
+    `refused`.
+    """
     expected: list[str] = []
 
     def row(phase: str, turn: int, arm: Arm, overcommit: float, required_bytes: int | None) -> dict[str, Any]:
+        if before := done.get((name, phase, turn, overcommit, arm.name)):
+            expected.append(before["result"])
+            return before
         outcome, paging = bench.run(workload, arm, overcommit, required_bytes)
         expected.append(outcome.result)
         if outcome.result != expected[0]:
@@ -158,6 +174,7 @@ def options(data: dict[str, Any]) -> argparse.Namespace:
     parser.add_argument("--full-dram-mib", type=int, help="DRAM at R = 1 [default: 80%% of what is free]")
     parser.add_argument("--only-as-it-comes", action="store_true", help="without the settings of swap at its best")
     parser.add_argument("--swap-patience-s", type=float, default=0, help="how long to wait until no swap is on, before it is refused")
+    parser.add_argument("--resume", action="store_true", help="go on where OUT/workloads.json ends; it is for the same sizes on one machine")
     parser.add_argument("--quick", action="store_true", help="small sizes, one round: to see that it runs")
     parser.add_argument("--out", type=Path, default=Path("docs/results/pager"))
     args = parser.parse_args()
@@ -190,6 +207,8 @@ def main() -> None:
     place = Place(Programs(args.programs), args.programs.absolute() / "data", scratch, args.tiermem.resolve())
     full_bytes = args.full_dram_mib * MIB if args.full_dram_mib else int(free_bytes() * FULL_SHARE)
     args.out.mkdir(parents=True, exist_ok=True)
+    before = args.out / "workloads.json"
+    done = {tuple(row[it] for it in RUN): row for row in (json.loads(before.read_text()) if args.resume and before.exists() else ())}
     rows: list[dict[str, Any]] = []
     skipped: dict[str, str] = {}
     refused: dict[tuple[str, float], str] = {}
@@ -204,8 +223,10 @@ def main() -> None:
             scratch.mkdir(parents=True, exist_ok=True)
             try:
                 workload.prepare()
-                for row in measured(bench, name, data[name], workload, args, refused):
+                for row in measured(bench, name, data[name], workload, args, refused, done):
                     rows.append(row)
+                    if tuple(row[it] for it in RUN) in done:
+                        continue
                     told = f"{name}, {row['phase']}, R = {row['overcommit']:g}, {row['arm']}, round {row['round']}"
                     print(f"{told}: {row['performance']:.3f} {row['unit']}, {row['major_faults']} major faults", flush=True)
                     tables.write(rows, data, args, tables.Notes(skipped, refused, settings.found))

@@ -163,9 +163,53 @@ fn kernel_counts(touches: &Touches, plan: &Planned, prefetch: prefetch::Named) -
     run(touches, &memory, &[setup], 1).pop().unwrap().unwrap()
 }
 
+/// Two sets of 8000 pages each, that lie in stretches of 4 pages side by side with those of the other.
+fn two_phases() -> Planned {
+    let phase = |at: u64| Role::Phase { phase: (at % 2) as u16 };
+    (0..4000).map(|at| (range(4 * at, 4 * at + 4), phase(at))).collect()
+}
+
+#[test]
+fn the_phase_that_a_program_is_in_is_fetched() {
+    let mut rng = Rng::seeded(7);
+    // Each phase uses its pages four times in another order, and comes ten times.
+    let of_phase = |phase: u64, rng: &mut Rng| {
+        let mut pages: Vec<u64> =
+            (0..2000).flat_map(|at| (0..4).map(move |page| 8 * at + 4 * phase + page)).collect();
+        let mut all = Vec::new();
+        for _ in 0..4 {
+            for at in (1..pages.len()).rev() {
+                pages.swap(at, rng.below(at as u64 + 1) as usize);
+            }
+            all.extend_from_slice(&pages);
+        }
+        all
+    };
+    let used: Vec<u64> = (0..20).flat_map(|turn| of_phase(turn % 2, &mut rng)).collect();
+    let touches = of(used);
+    let readahead = prefetch::Named::Readahead(ReadaheadParameters::DEFAULT);
+    let without = kernel_counts(&touches, &Vec::new(), readahead);
+    let with = kernel_counts(&touches, &two_phases(), PLAN);
+    assert!(with.faults < without.faults / 2, "{} faults of {}", with.faults, without.faults);
+    assert!(
+        with.read_bytes < without.read_bytes * 11 / 10,
+        "{} read of {}",
+        with.read_bytes,
+        without.read_bytes
+    );
+}
+
 #[test]
 fn a_plan_makes_no_more_faults_than_doing_nothing() {
-    let plans: [(&str, Planned); 5] = [
+    let plans: [(&str, Planned); 7] = [
+        ("two phases", two_phases()),
+        (
+            "two phases, one after the other",
+            vec![
+                (range(0, DRAM), Role::Phase { phase: 0 }),
+                (range(DRAM, 2 * DRAM), Role::Phase { phase: 1 }),
+            ],
+        ),
         ("nothing", vec![]),
         ("a sweep", vec![(range(0, 2 * DRAM), SWEPT)]),
         ("a sweep, half held", half_held()),

@@ -9,7 +9,7 @@ The prompt is drawn from a seed, and each token decoded is the one that the mode
 same arguments do the same. A token that ends a text ends nothing: as many are decoded as are wanted. Without a prompt, decoding
 begins with the token that begins a text.
 
-Prints JSON: seconds to load, to fill and to decode, tokens a second, the last token, and where the file is mapped. --wait prints
+Prints JSON: seconds to load, to fill, to decode and for each token, tokens a second, the last token, and where the file is mapped. --wait prints
 `ready prompt` and `ready decode` before these phases and waits for a line on standard input each time, so that who observes can
 begin there. Weights are used as they lie in the file, not rearranged as llama.cpp does for some types if it is let.
 
@@ -120,17 +120,19 @@ def main() -> None:
     prompt_s = time.perf_counter() - begun
 
     begun = ready("decode", args)
-    token = likeliest(context, vocabulary) if prompt else first
+    token, token_s = likeliest(context, vocabulary) if prompt else first, []
     for _ in range(args.decode):
+        from_s = time.perf_counter()
         run(context, [token])
         token = likeliest(context, vocabulary)
+        token_s.append(time.perf_counter() - from_s)
     decode_s = time.perf_counter() - begun
     rates = {
         "prompt_tokens_per_s": args.prompt / prompt_s if args.prompt else None,
         "decode_tokens_per_s": args.decode / decode_s if args.decode else None,
     }
     phases = {"load_s": load_s, "prompt_s": prompt_s, "decode_s": decode_s}
-    print(json.dumps({**phases, **rates, "last_token": token, "mapped": mapping(args.model)}))
+    print(json.dumps({**phases, **rates, "token_s": token_s, "last_token": token, "mapped": mapping(args.model)}))
     llama_cpp.llama_free(context)
     llama_cpp.llama_model_free(model)
 

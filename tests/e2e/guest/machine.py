@@ -18,11 +18,12 @@ import dataclasses
 import io
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Union
 
 import guest_image
@@ -96,8 +97,11 @@ class Machine:
         if self.shape == "cxl" and self.memory_mib[1] % CXL_UNIT_MIB:
             raise ValueError(f"{self.memory_mib[1]} MiB of CXL memory are no multiple of {CXL_UNIT_MIB}")
 
-    def run(self, script: str, files: Mapping[str, PathLike] | None = None, timeout_s: float = PATIENCE_S) -> Result:
-        """Starts the guest, runs the script with busybox's shell in /root, and waits for the end.
+    def run(
+        self, script: str, files: Mapping[str, PathLike] | None = None, timeout_s: float = PATIENCE_S, under: Sequence[str] = ()
+    ) -> Result:
+        """Starts the guest, runs the script with busybox's shell in /root, and waits for the end. The emulator is started by the command
+        `under`, if there is one.
 
         `files` gives paths in the guest and what is put there: files, which stay executable, or folders. Programs bring the
         libraries that they are linked with; libraries that are only loaded while they run have to be given. All of it is
@@ -114,8 +118,8 @@ class Machine:
             command = emulator(packages) + shape.hardware(*self.memory_mib) + self._devices(packages, place)
             for _ in range(STARTS - 1):
                 with contextlib.suppress(EmulatorFailed):
-                    return _run(command, place, timeout_s)
-            return _run(command, place, timeout_s)
+                    return _run([*under, *command], place, timeout_s)
+            return _run([*under, *command], place, timeout_s)
 
     def _check_size(self, initrd: pathlib.Path) -> None:
         """The kernel holds the archive and what is unpacked from it at the same time."""
@@ -247,6 +251,7 @@ def main() -> int:
     parser.add_argument("--script", required=True, help="a file; - reads from standard input")
     parser.add_argument("--out", type=pathlib.Path, metavar="FOLDER", help="where to keep what the script leaves in /out")
     parser.add_argument("--timeout-s", type=float, default=PATIENCE_S)
+    parser.add_argument("--under", default="", metavar="COMMAND", help="words that start the emulator")
     flags = parser.parse_args()
     files = {}
     for put in flags.put:
@@ -255,7 +260,7 @@ def main() -> int:
     script = sys.stdin.read() if flags.script == "-" else pathlib.Path(flags.script).read_text()
     try:
         node0, node1 = (int(size) for size in flags.memory_mib.split(","))
-        result = Machine(flags.shape, (node0, node1)).run(script, files, flags.timeout_s)
+        result = Machine(flags.shape, (node0, node1)).run(script, files, flags.timeout_s, shlex.split(flags.under))
     except (ValueError, GuestFailed, guest_image.BadFile, guest_packages.Unavailable) as error:
         print(f"machine.py: {error}", file=sys.stderr)
         return 2

@@ -38,7 +38,7 @@ recording; the one with the fewest accesses to slow memory is kept. A plan is JS
 bytes are moved.
 
 With --for pager the drafts are: the hottest granules held; a sweep that passes, of which a part is held, for each hotspot that moves and each
-region that is used evenly. They are replayed by the pager's core over the recording, as `tiermem sim frames` does; the one with the least time
+region that is used evenly; phases, of which the one is fetched that the program is in. They are replayed by the pager's core over the recording, as `tiermem sim frames` does; the one with the least time
 of waiting for flash is kept: faults x --fault-latency + bytes read / --move-bandwidth. No plan at all is a draft, too, and wins a tie.
 
 Fields, a row for each part of the plan:

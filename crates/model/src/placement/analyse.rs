@@ -167,7 +167,7 @@ impl Draft {
     }
 
     /// A draft with the granules that every phase needs, always, and for each phase the further granules that it needs.
-    fn with_phases(program: &Program<'_>, memory: &Memory) -> Option<Draft> {
+    pub fn with_phases(program: &Program<'_>, memory: &Memory) -> Option<Draft> {
         let phases = phases::find(program);
         if phases.len() < 2 {
             return None;

@@ -23,13 +23,15 @@ const HELD_SIXTEENTHS: [u32; 3] = [13, 10, 6];
 /// - A sweep passes, and of its granules as many are held as find room, spread over all of it: so flash is read all the time. What is hotter
 ///   than the sweep is held before that. A sweep is a hotspot that moves through a region, or a region that is used evenly and is larger
 ///   than what is left of fast memory: slices may be too long to see it move.
+/// - What every phase of the program needs is held, and what each needs besides comes with it.
 pub fn drafts_for_pager(
     regions: &[PlannedRegion],
     program: &Program<'_>,
     fast_bytes: u64,
     assumed: &Assumed,
 ) -> Vec<Plan> {
-    let fast_granules = memory(program, fast_bytes, assumed).fast_granules;
+    let memory = memory(program, fast_bytes, assumed);
+    let fast_granules = memory.fast_granules;
     // Files are paged by the kernel, without swap.
     let is_own = |granule: &u32| regions[program.region_of(*granule).0].path.is_none();
     let mut hottest = by_heat(&program.totals());
@@ -52,7 +54,16 @@ pub fn drafts_for_pager(
             drafts.push(Draft { always, sweeps: sweeps.clone(), ..Draft::default() });
         }
     }
-    drafts.retain(|draft| !draft.always.is_empty() || !draft.sweeps.is_empty());
+    drafts.extend(Draft::with_phases(program, &memory).map(|draft| {
+        let own = |granules: Vec<u32>| granules.into_iter().filter(is_own).collect();
+        let phases = draft.phases.into_iter().map(|(began_ns, granules)| (began_ns, own(granules))).collect();
+        Draft { always: own(draft.always), phases, ..Draft::default() }
+    }));
+    drafts.retain(|draft| {
+        !draft.always.is_empty()
+            || !draft.sweeps.is_empty()
+            || draft.phases.iter().any(|(_, granules)| !granules.is_empty())
+    });
     let plan =
         |draft: Draft| draft.plan(program, regions.to_vec(), fast_bytes, assumed, Predicted::default());
     drafts.into_iter().map(plan).collect()
@@ -166,8 +177,42 @@ mod tests {
         assert_eq!((drafts[1].always[0].region, drafts[1].always[0].bytes), (1, 4 * GRANULE));
         assert!(drafts[1].always.len() > 16 && drafts[0].always.len() == 2);
         assert_eq!(drafts[1].sweeps[0].span.bytes, 64 * GRANULE);
+        // One that uses its memory alike all the time has no phases.
+        assert!(drafts.iter().all(|plan| plan.phases.is_empty()));
         // What fits needs no sweep.
         let roomy = drafts_for_pager(&regions, &program, 256 * GRANULE, &Assumed::default());
         assert!(roomy.iter().all(|plan| plan.sweeps.is_empty()));
+    }
+
+    #[test]
+    fn what_all_phases_need_is_held_and_files_are_in_none() {
+        let slices: Vec<(u64, u64)> = (0..32).map(|at| (at * 1_000_000, (at + 1) * 1_000_000)).collect();
+        // Every second granule in turn, for four slices each; the first ones all the time.
+        let turns = heat(
+            64,
+            32,
+            |slice, granule| {
+                if granule < 4 || granule % 2 == slice / 4 % 2 { 9.0 } else { 0.0 }
+            },
+        );
+        let file = heat(8, 32, |slice, _| if slice / 4 % 2 == 0 { 20.0 } else { 0.0 });
+        let regions = [region(64 * GRANULE, None), region(8 * GRANULE, Some("/a"))];
+        let heats = [&turns, &file];
+        let program = Program::new(&heats, &slices).unwrap();
+        let drafts = drafts_for_pager(&regions, &program, 48 * GRANULE, &Assumed::default());
+        let found: Vec<&Plan> = drafts.iter().filter(|plan| !plan.phases.is_empty()).collect();
+        let [plan] = found[..] else { panic!("{} drafts with phases", found.len()) };
+        let granules = |spans: &[super::super::plan::Span]| {
+            let all =
+                spans.iter().flat_map(|span| (0..span.bytes / GRANULE).map(|at| span.offset / GRANULE + at));
+            let mut all: Vec<u64> = all.collect();
+            all.sort_unstable();
+            all
+        };
+        assert_eq!(granules(&plan.always), [0, 1, 2, 3]);
+        let phases: Vec<Vec<u64>> = plan.phases.iter().map(|phase| granules(&phase.spans)).collect();
+        let every_second = |first| (first..64).step_by(2).collect::<Vec<u64>>();
+        assert_eq!(phases, [every_second(4), every_second(5)]);
+        assert!(plan.phases.iter().all(|phase| phase.spans.iter().all(|span| span.region == 0)));
     }
 }

@@ -264,6 +264,7 @@ fn role_text(role: Role) -> String {
         Role::Held => "held".to_owned(),
         Role::Swept { sweep, is_down: false } => format!("up-{sweep}"),
         Role::Swept { sweep, is_down: true } => format!("down-{sweep}"),
+        Role::Phase { phase } => format!("phase-{phase}"),
         Role::Free => "free".to_owned(),
     }
 }

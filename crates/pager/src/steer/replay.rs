@@ -135,6 +135,7 @@ fn role(word: &str) -> Option<Role> {
     match word.split_once('-') {
         Some(("up", sweep)) => Some(Role::Swept { sweep: sweep.parse().ok()?, is_down: false }),
         Some(("down", sweep)) => Some(Role::Swept { sweep: sweep.parse().ok()?, is_down: true }),
+        Some(("phase", phase)) => Some(Role::Phase { phase: phase.parse().ok()? }),
         _ if word == "held" => Some(Role::Held),
         _ if word == "free" => Some(Role::Free),
         _ => None,
@@ -210,7 +211,10 @@ mod tests {
             let mut acts = Vec::new();
             if now == 1000 {
                 let swept = Role::Swept { sweep: 1, is_down: false };
-                for (first, end, role) in [(0, 100, Role::Held), (0, 900, swept), (50, 60, Role::Free)] {
+                let phase = Role::Phase { phase: 3 };
+                for (first, end, role) in
+                    [(0, 100, Role::Held), (0, 900, swept), (900, 990, phase), (50, 60, Role::Free)]
+                {
                     core.on(Event::Planned { pages: PageRange { first, end }, role }, now, &mut acts);
                 }
             }

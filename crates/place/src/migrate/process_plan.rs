@@ -93,6 +93,9 @@ fn named(plan: &Plan, changed: &[Changed], attached: &[Option<Attached>]) -> Vec
     let sweeps = (0..=u16::MAX).zip(&plan.sweeps).map(|(number, sweep)| {
         (Role::Swept { sweep: number, is_down: sweep.bytes_per_s < 0.0 }, &sweep.span)
     });
+    let phases = (0..=u16::MAX).zip(&plan.phases);
+    let phases =
+        phases.flat_map(|(phase, of)| of.spans.iter().map(move |span| (Role::Phase { phase }, span)));
     let within = |(role, span): (Role, &Span)| {
         let at = span.region as usize;
         let origin = attached.get(at).and_then(Option::as_ref).map(|found| found.origin);
@@ -109,14 +112,14 @@ fn named(plan: &Plan, changed: &[Changed], attached: &[Option<Attached>]) -> Vec
         });
         stretches.collect::<Vec<_>>()
     };
-    always.chain(sweeps).flat_map(within).collect()
+    always.chain(sweeps).chain(phases).flat_map(within).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::capture::mappings::maps;
-    use tiermem_model::placement::{PlannedRegion, Sweep};
+    use tiermem_model::placement::{Phase, PlannedRegion, Sweep};
 
     const MIB: u64 = 1 << 20;
 
@@ -145,6 +148,7 @@ mod tests {
             regions: vec![region("anonymous", 64 * MIB), region("heap", MIB)],
             always: vec![span(1, 0, MIB), span(0, 8 * MIB, 16 * MIB)],
             sweeps: vec![sweep],
+            phases: vec![Phase { began_ns: vec![0], spans: vec![span(0, 48 * MIB, 4 * MIB)] }],
             ..Plan::default()
         })
     }
@@ -162,14 +166,15 @@ mod tests {
         assert_eq!(process.look(&lines(heap)).unwrap(), [of_heap]);
         let both = format!("{heap}10000000-14000000 rw-p 00000000 00:00 0\n");
         let of_sweep = stretch(Role::Swept { sweep: 0, is_down: false }, 0x1000_0000, 0x1400_0000);
+        let of_phase = stretch(Role::Phase { phase: 0 }, 0x1300_0000, 0x1340_0000);
         assert_eq!(
             process.look(&lines(&both)).unwrap(),
-            [stretch(Role::Held, 0x1080_0000, 0x1180_0000), of_sweep]
+            [stretch(Role::Held, 0x1080_0000, 0x1180_0000), of_sweep, of_phase]
         );
         assert_eq!(process.regions_found(), (2, 2));
         assert_eq!(process.look(&lines(&both)).unwrap(), []);
         assert_eq!(process.look(&lines(heap)).unwrap(), []);
-        assert_eq!(process.look(&lines(&both)).unwrap().len(), 2);
+        assert_eq!(process.look(&lines(&both)).unwrap().len(), 3);
         // A region of another size is another one.
         let other = format!("{heap}10000000-18000000 rw-p 00000000 00:00 0\n");
         let mut process = ProcessPlan::anywhere(&plan());

@@ -1,4 +1,4 @@
-//! Following a plan: what is held stays, what is swept is fetched ahead and leaves when it was passed.
+//! Following a plan: what is held stays, what is swept is fetched ahead and leaves when it was passed, and of phases the one that is used comes.
 
 use std::ops::ControlFlow;
 
@@ -79,6 +79,7 @@ impl FollowedPlan {
     /// A page was used for the first time since it came to DRAM. `is_missed`: it had to be read, and nobody had fetched it. Returns
     /// whether the program goes on by that along a path.
     pub fn used(&mut self, page: u64, is_missed: bool) -> bool {
+        self.planned.phases().used(page);
         self.planned.path_of(page).is_some_and(|path| path.used(page, is_missed))
     }
 
@@ -108,7 +109,7 @@ impl FollowedPlan {
         }
         let may_fetch = found == Demand::Miss && self.fetch_back.credit.pages() > 0;
         let held = self.planned.held_around(page).filter(|_| may_fetch);
-        let Some(held) = held else { return false };
+        let Some(held) = held else { return self.planned.phases().fetch(page, lies, wanted) };
         let end = held.end.min(page.saturating_add(HELD_AHEAD_PAGES));
         for page in (page + 1..end).filter(|page| lies(*page) == Lies::Below) {
             if self.fetch_back.credit.pages() == 0 {
@@ -132,6 +133,7 @@ impl FollowedPlan {
         if matches!(found, Demand::PrefetchHit | Demand::LatePrefetch) && self.planned.is_held(page) {
             self.fetch_back.credit.earn();
         }
+        self.planned.phases().has_paid(page, found);
     }
 
     /// Wishes for what the kernel has taken of what is held.

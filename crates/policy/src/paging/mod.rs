@@ -49,8 +49,9 @@
 //!
 //! **Plans** ([`Role`]). A plan names pages that are held, and pages that are swept in order, again and again. What is held is pinned in
 //! DRAM, as far as there is room for it. A sweep ([`path`]) tells by its faults, and by first uses of what was fetched for it, where
-//! the program is: what comes next is fetched, whatever lies between, and what was passed leaves while DRAM is full. A program that
-//! does not follow its plan has nothing fetched and nothing dropped.
+//! the program is: what comes next is fetched, whatever lies between, and what was passed leaves while DRAM is full. Of several sets of pages
+//! that are used one at a time ([`phases`]) the one that is used is fetched. A program that does not follow its plan has nothing fetched
+//! and nothing dropped.
 //!
 //! Invariants, held by [`Paging::audit`]: a frame and its page know each other; a frame without a page lies nowhere; pages that a
 //! prefetch threw out lie below; what is pinned is held, and lies in DRAM.
@@ -69,6 +70,7 @@ mod page_map;
 mod page_range;
 mod pages;
 mod path;
+mod phases;
 mod planned;
 mod reconcile;
 mod refaults;

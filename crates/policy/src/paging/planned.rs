@@ -1,9 +1,10 @@
-//! What a plan says of a program's pages: which are held in DRAM, and which are swept in order, again and again.
+//! What a plan says of a program's pages: which are held in DRAM, which are swept in order, again and again, and which are used together.
 
 use std::collections::BTreeMap;
 
 use super::page_range::PageRange;
 use super::path::Path;
+use super::phases::Phases;
 
 /// Ranges that a plan can have at once; more are not followed.
 const RANGES_MAX: usize = 1 << 16;
@@ -22,6 +23,12 @@ pub enum Role {
         /// Whether it goes to lower pages.
         is_down: bool,
     },
+    /// They are used together with others of this phase, while those of other phases are not. Pages can belong to several phases; those told
+    /// first come first.
+    Phase {
+        /// The number of the phase.
+        phase: u16,
+    },
     /// The plan says nothing of them any more.
     Free,
 }
@@ -32,6 +39,7 @@ pub(super) struct Planned {
     /// Ranges to hold, the most important first. Some may overlap.
     told_held: Vec<PageRange>,
     told_swept: Vec<(u16, bool, PageRange)>,
+    told_phases: Vec<(u16, PageRange)>,
     is_stale: bool,
     held_pages_max: u64,
     /// Ranges that are held, in the order of pages, apart from each other.
@@ -39,6 +47,7 @@ pub(super) struct Planned {
     paths: Vec<Path>,
     /// Ranges of paths, in the order of pages, apart from each other: the path of each.
     swept: Vec<(PageRange, usize)>,
+    phases: Phases,
 }
 
 impl Planned {
@@ -48,12 +57,14 @@ impl Planned {
             return;
         }
         let followed = PageRange { end: pages.end.min(pages.first.saturating_add(RANGE_PAGES_MAX)), ..pages };
-        let has_room = self.told_held.len() + self.told_swept.len() < RANGES_MAX;
+        let told = self.told_held.len() + self.told_swept.len() + self.told_phases.len();
+        let has_room = told < RANGES_MAX;
         match role {
             Role::Free => return self.forget(pages),
             _ if !has_room => return,
             Role::Held => self.told_held.push(followed),
             Role::Swept { sweep, is_down } => self.told_swept.push((sweep, is_down, followed)),
+            Role::Phase { phase } => self.told_phases.push((phase, followed)),
         }
         self.is_stale = true;
     }
@@ -64,14 +75,18 @@ impl Planned {
             return;
         }
         let overlaps = |other: &PageRange| other.first < pages.end && pages.first < other.end;
-        let is_told =
-            self.told_held.iter().chain(self.told_swept.iter().map(|(.., range)| range)).any(overlaps);
+        let swept = self.told_swept.iter().map(|(.., range)| range);
+        let phases = self.told_phases.iter().map(|(_, range)| range);
+        let is_told = self.told_held.iter().chain(swept).chain(phases).any(overlaps);
         if is_told {
             self.told_held = self.told_held.iter().flat_map(|range| range.without(pages)).collect();
             let left = self.told_swept.iter().flat_map(|&(sweep, is_down, range)| {
                 range.without(pages).map(move |part| (sweep, is_down, part))
             });
             self.told_swept = left.collect();
+            let left = self.told_phases.iter();
+            let left = left.flat_map(|&(phase, range)| range.without(pages).map(move |part| (phase, part)));
+            self.told_phases = left.collect();
             self.is_stale = true;
         }
     }
@@ -84,7 +99,7 @@ impl Planned {
 
     /// Whether no plan was told.
     pub fn is_empty(&self) -> bool {
-        self.told_held.is_empty() && self.told_swept.is_empty()
+        self.told_held.is_empty() && self.told_swept.is_empty() && self.told_phases.is_empty()
     }
 
     /// Whether something was told since the last [`Self::renew`].
@@ -122,6 +137,12 @@ impl Planned {
         self.paths =
             ranges.iter().zip(paths).map(|(ranges, (_, is_down))| Path::new(ranges, is_down)).collect();
         self.swept = swept.into_ranges().collect();
+        self.phases.set(&self.told_phases);
+    }
+
+    /// Pages that are used together.
+    pub fn phases(&mut self) -> &mut Phases {
+        &mut self.phases
     }
 
     /// Ranges that are held, in the order of pages.
@@ -152,7 +173,10 @@ impl Planned {
         let ranges = (self.told_held.capacity() + self.held.capacity()) * size_of::<PageRange>();
         let swept = self.told_swept.capacity() * size_of::<(u16, bool, PageRange)>()
             + self.swept.capacity() * size_of::<(PageRange, usize)>();
-        (ranges + swept) as u64 + self.paths.iter().map(Path::metadata_bytes).sum::<u64>()
+        let phases = self.told_phases.capacity() * size_of::<(u16, PageRange)>();
+        (ranges + swept + phases) as u64
+            + self.phases.metadata_bytes()
+            + self.paths.iter().map(Path::metadata_bytes).sum::<u64>()
     }
 }
 
@@ -251,8 +275,8 @@ mod tests {
     proptest! {
         /// As sets of pages would have it.
         #[test]
-        fn equals_sets(told in prop::collection::vec((0u64..200, 0u64..40, 0u8..5), 0..30), most in 0u64..100) {
-            let (mut held, mut swept) = (Vec::new(), BTreeSet::new());
+        fn equals_sets(told in prop::collection::vec((0u64..200, 0u64..40, 0u8..6), 0..30), most in 0u64..100) {
+            let (mut held, mut swept, mut in_phase) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
             let mut planned = Planned::default();
             planned.limit_held(most);
             for (first, pages, what) in told {
@@ -260,6 +284,7 @@ mod tests {
                 let role = match what {
                     0 | 1 => Role::Held,
                     2 => Role::Free,
+                    5 => Role::Phase { phase: 1 },
                     sweep => Role::Swept { sweep: u16::from(sweep), is_down: sweep == 3 },
                 };
                 planned.tell(pages, role);
@@ -268,7 +293,9 @@ mod tests {
                         Role::Held if held.contains(&page) => {}
                         Role::Held => held.push(page),
                         Role::Swept { .. } => _ = swept.insert(page),
+                        Role::Phase { .. } => _ = in_phase.insert(page),
                         Role::Free => {
+                            in_phase.remove(&page);
                             held.retain(|other| *other != page);
                             swept.remove(&page);
                         }
@@ -279,6 +306,7 @@ mod tests {
             held.truncate(most as usize);
             for page in 0..240 {
                 prop_assert_eq!(planned.path_of(page).is_some(), swept.contains(&page), "swept {}", page);
+                prop_assert_eq!(planned.phases().holds(page), in_phase.contains(&page), "in a phase {}", page);
             }
             let all: u64 = planned.held().iter().map(|range| range.end - range.first).sum();
             prop_assert_eq!(all, held.len() as u64);

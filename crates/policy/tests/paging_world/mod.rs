@@ -33,6 +33,7 @@ pub fn planned() -> impl Strategy<Value = Op> {
     let role = prop_oneof![
         2 => Just(Role::Held),
         2 => (0u16..2, any::<bool>()).prop_map(|(sweep, is_down)| Role::Swept { sweep, is_down }),
+        2 => (0u16..3).prop_map(|phase| Role::Phase { phase }),
         1 => Just(Role::Free),
     ];
     (range(), role).prop_map(|(pages, role)| Op::Event(Event::Planned { pages, role }))
