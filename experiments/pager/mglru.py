@@ -14,11 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from guests import in_guest
+from paged import Failed
 
 LISTS = {"older lists": 0, "MGLRU": 7}
 HOWS = {"swap": "--how swap", "kernel": "--how kernel"}
@@ -80,15 +82,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tiermem", type=Path, default=Path("target/release/tiermem"), help="its workloads lie beside it")
     parser.add_argument("--rounds", type=int, help="3, or 1 with --quick")
-    parser.add_argument("--quick", action="store_true", help="a sixth of the memory, one round: to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="a third of the memory, one round: to see that it runs")
     parser.add_argument("--out", type=Path, default=Path("docs/results/pager"))
     args = parser.parse_args()
     rounds = args.rounds or (1 if args.quick else 3)
-    pages = 4096 if args.quick else 24_576
+    pages = 8192 if args.quick else 24_576
     commands = programs(pages, 4)
     files = {f"/bin/{name}": args.tiermem.resolve().parent / name for name in ("tiermem", "sweep", "touches")}
     with tempfile.TemporaryDirectory() as folder:
-        in_guest(script(commands, pages, rounds), files, MEMORY_MIB, "ram-disks", Path(folder))
+        try:
+            in_guest(script(commands, pages, rounds), files, MEMORY_MIB, "ram-disks", Path(folder))
+        except Failed as failure:
+            sys.exit(str(failure))
         found = rows(Path(folder), commands, rounds)
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "mglru.json").write_text(json.dumps(found, indent=1) + "\n")

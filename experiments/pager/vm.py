@@ -26,6 +26,7 @@ from typing import Any
 
 from guests import in_guest
 from machine import wait_for_no_swap
+from paged import REPORTED, Failed
 
 ARMS = {
     "swap": ("run", "--how", "swap"),
@@ -50,7 +51,10 @@ def run(tiermem: Path, arm: str, dram_bytes: int, folder: Path, size_mib: int) -
             under = ["sh", "-c", ATTACH.format(attach=shlex.join([str(tiermem), "pager", "attach", *limits])), "sh"]
         wait_for_no_swap()
         files = {"/bin/sort-numbers": tiermem.parent / "sort"}
-        out = in_guest(f"sort-numbers --size {size_mib}MiB\n", files, (size_mib * 5 // 4 + 256, 16), under=under)
+        try:
+            out = in_guest(f"sort-numbers --size {size_mib}MiB\n", files, (size_mib * 5 // 4 + 256, 16), under=under)
+        except Failed as failure:
+            sys.exit(f"{arm}: {failure}")
         deadline = time.monotonic() + PATIENCE_S
         while not report.exists() or not report.read_text():
             if time.monotonic() > deadline:
@@ -61,7 +65,8 @@ def run(tiermem: Path, arm: str, dram_bytes: int, folder: Path, size_mib: int) -
     if not found:
         sys.exit(f"{arm}: the guest said something else: {out}")
     seconds = {"fill_s": float(found[1]), "sort_s": float(found[2]), "checksum": found[3]}
-    return {"arm": arm, **seconds, "command": shlex.join([*under, "qemu-system-x86_64"]), "report": told}
+    command = shlex.join([*under, "qemu-system-x86_64"]).replace(str(report), "report.json").replace(f"{Path.cwd()}/", "")
+    return {"arm": arm, **seconds, "command": command, "report": {name: told[name] for name in REPORTED}}
 
 
 def table(rows: list[dict[str, Any]], full: dict[str, Any]) -> str:
@@ -104,8 +109,9 @@ def main() -> None:
                 sys.exit(f"{arm}: the result differs")
             print(f"{arm}, round {turn + 1}: sort {rows[-1]['sort_s']:.1f} s", flush=True)
             (args.out / "vm.json").write_text(json.dumps([full, *rows], indent=1) + "\n")
-            commands = "\n".join(dict.fromkeys(row["command"].replace(f"{Path.cwd()}/", "") for row in rows if row["round"] == 1))
-            about = f"A guest that sorts {size_mib} MiB; the emulator needs {required_bytes // MIB} MiB and has half of that."
+            commands = "\n".join(dict.fromkeys(row["command"] for row in rows if row["round"] == 1))
+            about = f"A guest that sorts {size_mib} MiB; the emulator needs {required_bytes // MIB} MiB and has half of that. It is started as\n"
+            about += "`tests/e2e/guest/machine.py` does it."
             (args.out / "vm.md").write_text(f"{about}\n\n{table(rows, full)}\n```\n{commands}\n```\n")
     print(table(rows, full))
 

@@ -75,6 +75,24 @@ def test_every_arm_is_measured_in_turn(tmp_path: pathlib.Path, folder: str) -> N
     assert "--rw=rw" in page and not list(pathlib.Path(folder).glob("passes-bound-*"))
 
 
+COMPRESSED = {"swap, zram": "/dev/zram", "swap, zswap": "/var/tmp"}
+ZSWAP = pathlib.Path("/sys/module/zswap/parameters/enabled")
+
+
+@pytest.mark.parametrize("arm", COMPRESSED)
+def test_compressed_swap_is_made_and_taken_away(tmp_path: pathlib.Path, folder: str, arm: str) -> None:
+    if not (ZSWAP.exists() and pathlib.Path("/sys/class/zram-control").is_dir()):
+        pytest.skip("the kernel has no zswap or no zram")
+    before = ZSWAP.read_text(), sorted(pathlib.Path("/dev").glob("zram*"))
+    words = ["--workloads", "touches", "--arms", arm, "kernel, lru by granule"]
+    done = subprocess.run(command(tmp_path, folder, *words), capture_output=True, text=True, timeout=4 * PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    compressed, by_granule = json.loads((tmp_path / "passes.json").read_text())
+    assert f"--flash {COMPRESSED[arm]}" in compressed["command"] and compressed["major_faults"] > 0
+    assert "--evict lru --references granule" in by_granule["command"] and by_granule["how"] == "kernel"
+    assert (ZSWAP.read_text(), sorted(pathlib.Path("/dev").glob("zram*"))) == before
+
+
 def test_settings_are_put_back_when_it_is_killed(tmp_path: pathlib.Path, folder: str) -> None:
     before = [PAGE_CLUSTER.read_text(), rotational(folder).read_text()]
     words = ["--rounds", "100", "--workloads", "sweep", "--arms", SETTING]

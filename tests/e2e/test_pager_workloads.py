@@ -180,6 +180,13 @@ def test_a_build_runs_in_every_arm(tmp_path: pathlib.Path) -> None:
     page = (tmp_path / "out" / "workloads.md").read_text()
     assert page.count("| build | 1.5 |") == 3 and "these are no figures" in page
     assert (tmp_path / "out" / "workloads.svg").read_text().startswith("<svg")
+    # Ended before its last run, it goes on there.
+    (tmp_path / "out" / "workloads.json").write_text(json.dumps(rows[:-1]))
+    words = ["--workloads", "build", "--overcommit", "1.5", "--swap-patience-s", str(PATIENCE_S), "--resume"]
+    done = run(script("workloads.py", tmp_path, *words))
+    assert done.returncode == 0 and done.stdout.count(", round ") == 1, done.stdout + done.stderr
+    again = json.loads((tmp_path / "out" / "workloads.json").read_text())
+    assert again[:-1] == rows[:-1] and again[-1]["arm"] == rows[-1]["arm"] and again[-1]["result"] == rows[-1]["result"]
 
 
 @pytest.mark.usefixtures("machine")
