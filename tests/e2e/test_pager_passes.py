@@ -87,7 +87,7 @@ def test_compressed_swap_is_made_and_taken_away(tmp_path: pathlib.Path, folder: 
     words = ["--workloads", "touches", "--arms", arm, "kernel, lru by granule"]
     done = subprocess.run(command(tmp_path, folder, *words), capture_output=True, text=True, timeout=4 * PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
-    compressed, by_granule = json.loads((tmp_path / "passes.json").read_text())
+    by_granule, compressed = json.loads((tmp_path / "passes.json").read_text())
     assert f"--flash {COMPRESSED[arm]}" in compressed["command"] and compressed["major_faults"] > 0
     assert "--evict lru --references granule" in by_granule["command"] and by_granule["how"] == "kernel"
     assert (ZSWAP.read_text(), sorted(pathlib.Path("/dev").glob("zram*"))) == before
