@@ -19,6 +19,7 @@ half() { echo "== $1"; shift; tiermem run --dram 48MiB "$@" -- sweep --size 1006
 half swap --how swap --flash /dev/ram0=128MiB --report /out/swap.json
 half kernel --how kernel --flash /dev/ram0=128MiB --report /out/kernel.json
 half evict --how kernel --evict clock --prefetch none --flash /dev/ram0=128MiB --report /out/evict.json
+half granule --how kernel --evict lru --references granule --flash /dev/ram0=128MiB --report /out/granule.json
 half file --flash /flash=100MiB --report /out/file.json
 echo "== full"; tiermem run --dram 32MiB --flash /dev/ram0=24MiB --report /out/full.json -- sh -c 'sleep 100 & sweep --size 134217728'
 echo "code $?"; left
@@ -37,7 +38,7 @@ def test_version_2_limits_pages_and_leaves_nothing(guest: type[Machine]) -> None
     result = guest("ram-disks", (1024, 64)).run(SCRIPT, files=programs)
     parts = dict(part.split("\n", 1) for part in result.output.split("== ")[1:])
     reports = {name.removesuffix(".json"): json.loads(text) for name, text in result.files_out.items()}
-    for name in ("swap", "kernel", "evict", "file"):
+    for name in ("swap", "kernel", "evict", "granule", "file"):
         # Nothing is on, no group is there, nothing stands in the register.
         assert parts[name].endswith(" ok\ncode 0\n0\n"), result.output
         told = reports[name]
