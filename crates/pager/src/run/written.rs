@@ -16,6 +16,9 @@ use super::memory_use::MemoryUse;
 const PAGE_BYTES: u64 = 4096;
 /// What was written is given up when it is one part in this number of DRAM.
 const ONE_OF: u64 = 128;
+/// And no more than one part in this number at once: with control groups of version 1 the limit is lowered by so much for a moment, and stays
+/// there if tiermem is killed in it.
+const AT_ONCE_ONE_OF: u64 = 16;
 /// Of what was taken to be something else, one part in this number is tried again at each look.
 const FORGET_ONE_OF: u64 = 64;
 
@@ -33,7 +36,8 @@ impl Written {
         self.other_bytes = self.other_bytes.min(unmapped_bytes);
         self.other_bytes -= self.other_bytes / FORGET_ONE_OF;
         let written_bytes = unmapped_bytes - self.other_bytes;
-        (written_bytes >= (dram_bytes / ONE_OF).max(PAGE_BYTES)).then_some(written_bytes)
+        let is_enough = written_bytes >= (dram_bytes / ONE_OF).max(PAGE_BYTES);
+        is_enough.then_some(written_bytes.min((dram_bytes / AT_ONCE_ONE_OF).max(PAGE_BYTES)))
     }
 
     /// So much was to be reclaimed, and was or not.
@@ -71,9 +75,9 @@ mod tests {
     fn what_was_written_is_given_up_and_what_stays_is_something_else() {
         let (mut written, none) = (Written::default(), Counts::default());
         assert_eq!(due(&mut written, 99, 0, none), None);
-        assert_eq!(due(&mut written, 1150, 0, none), Some(1150));
+        assert_eq!(due(&mut written, 1150, 0, none), Some(800));
         // All that it took was unmapped, and more has been written meanwhile.
-        written.has_reclaimed(1150 * PAGE_BYTES, (&memory(1150, 0), &memory(500, 0)), none);
+        written.has_reclaimed(800 * PAGE_BYTES, (&memory(1150, 0), &memory(500, 0)), none);
         assert_eq!(due(&mut written, 500, 0, none), Some(500));
         // It took what is mapped.
         written.has_reclaimed(500 * PAGE_BYTES, (&memory(500, 0), &memory(400, 0)), none);

@@ -56,8 +56,8 @@ impl Group {
             other => other,
         };
         // Both are put back whatever became of it; the first thing that failed is told. A limit that somebody has set meanwhile stays.
-        let is_ours = self.memory_limit()? <= Limit::Bytes(to_bytes);
-        let restored = if is_ours { self.set_memory_limit(limit) } else { Ok(()) };
+        let is_anothers = self.memory_limit().is_ok_and(|now| now > Limit::Bytes(to_bytes));
+        let restored = if is_anothers { Ok(()) } else { self.set_memory_limit(limit) };
         let kills_again = if kills { self.set_out_of_memory_waits(false) } else { Ok(()) };
         lowered.and(restored).and(kills_again)
     }
