@@ -372,8 +372,12 @@ def test_a_process_that_runs_is_watched(skewed: list[str], tmp_path: pathlib.Pat
         try:
             watch = Watched(tmp_path / "a.rec", arguments=("--slice", "50ms", "--pid", str(program.pid)))
             watch.wait_for_slices(2)
-            # Mappings are looked at as wholes: which parts are hot is not known, and the map says so.
-            assert watch.map()["data"]["regions"][0]["unknown"] and "not known" in watch.get("map.txt")
+            # Mappings are looked at as wholes: which parts are hot is not known, and the map says so. The first slices may end
+            # before the program has mapped its memory.
+            eventually(
+                lambda: watch.map()["data"]["regions"][0]["unknown"] and "not known" in watch.get("map.txt"),
+                "the map says that its parts are not known",
+            )
             watch.process.send_signal(signal.SIGINT)
             _, said = watch.process.communicate(timeout=PATIENCE_S)
             assert watch.process.returncode == 0, said
