@@ -175,13 +175,28 @@ def test_memory_that_is_only_reserved_counts_nothing() -> None:
         (["--dram", "64MiB", "--flash", "/=15TiB"], "make it smaller, or make room"),
         (["--dram", "64MiB", "--flash", "/var/tmp=4KiB"], "are too few"),
         (["--overcommit", "0.5", "--required", "1GiB"], "is not a ratio from 1 to 1000"),
-        (["--tier", "flash=1GiB"], "dram=SIZE and flash=SIZE"),
+        (["--tier", "flash=1GiB"], "a program needs DRAM"),
+        (["--tier", "dram=64MiB", "--tier", "cxl=64MiB"], "dram=SIZE, with --pool tiers numa=SIZE"),
+        (["--tier", "dram=64MiB", "--tier", "numa=64MiB"], "takes --pool tiers"),
+        (["--dram", "64MiB", "--pool", "tiers"], "a pool has memory of two nodes"),
+        (["--dram", "64MiB", "--pool", "100:0"], "a pool has memory of two nodes"),
+        (["--dram", "64MiB", "--pool", "95:5"], "each node of a pool gives at least 4MiB"),
+        (["--dram", "64MiB", "--pool", "50:50", "--evict", "kernel"], "--pool takes a policy, such as --evict lfu"),
+        (["--dram", "64MiB", "--pool", "50:50", "--how", "swap"], "--pool is for --how kernel or auto"),
+        (["--pool", "50:50"], "--pool needs a limit of DRAM: --dram 2GiB"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_would_do(arguments: list[str], said: str) -> None:
     done = tiermem("run", *arguments, "--", "echo", "it ran")
     assert done.returncode == 125 and done.stdout == "", done.stdout
     assert said in done.stderr
+    assert_nothing_is_left()
+
+
+@pytest.mark.skipif(len(list(pathlib.Path("/sys/devices/system/node").glob("node[0-9]*"))) != 1, reason="there are several nodes")
+def test_a_pool_on_a_machine_with_one_node_is_refused() -> None:
+    done = tiermem("run", "--dram", "64MiB", "--pool", "50:50", "--flash", "64MiB", "--", "echo", "it ran")
+    assert (done.returncode, done.stdout) == (125, "") and "a pool takes two nodes with memory, and this machine has one" in done.stderr
     assert_nothing_is_left()
 
 

@@ -16,6 +16,7 @@ mod output;
 mod pager;
 mod partition;
 mod plan;
+mod pool;
 mod print_lines;
 mod print_text;
 mod probe;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from machine import Machine
 from programs import workload
@@ -105,3 +106,70 @@ def test_version_2_is_attached_to_and_put_back(guest: type[Machine]) -> None:
     assert reports["attached"]["dram_bytes"] == 64 * MIB and reports["attached"]["flash_peak_bytes"] > 40 * MIB
     assert reports["process"]["dram_bytes"] == 48 * MIB and reports["process"]["written_bytes"] > 40 * MIB
     assert all(told["ended"] == "detached" for told in reports.values())
+
+
+# 96 MiB over two nodes with 24 MiB each, and flash; then over two nodes alone, where the hot pages are those that are filled last, when local memory
+# is full. Where pages lie is told while the program runs, and the last telling counts.
+POOL = """
+echo never >/sys/kernel/mm/transparent_hugepage/enabled; mkswap /dev/ram0 >/dev/null || exit 1
+tiermem run --dram 48MiB --pool 50:50 --flash /dev/ram0=128MiB --log /root/pool.log --report /out/pool.json -- \\
+    touches --pages 24576 --touches 200000 --check-all &
+runner=$!
+until tiermem pager status --format csv | grep -q touches; do sleep 0.2; done
+echo "== changes"; tiermem pager set dram=24MiB; tiermem pager set evict=kernel
+echo "== pool"; wait $runner; echo "code $?"; tiermem pager replay /root/pool.log; echo "code $?"
+echo "== hot"
+tiermem run --tier dram=24MiB --tier numa:1=100MiB --tier flash:/dev/ram0=128MiB --pool tiers --report /out/hot.json -- \\
+    touches --pages 24576 --touches 15000000 --hot-pages 15 --hot-from 85 --hot-touches 100 &
+runner=$!; sleep 1
+# The agent has the program's name.
+while program=$(pidof touches | tr ' ' '\\n' | sort -n | head -n 1) && [ "$program" ]; do
+    cat /proc/$program/maps >/root/maps; cat /proc/$program/numa_maps >/root/numa_maps
+    grep -q 'N1=' /root/numa_maps && cp /root/maps /root/numa_maps /out
+    sleep 0.5
+done 2>/dev/null
+wait $runner; echo "code $?"
+echo "== refused"; tiermem run --tier dram=24MiB --tier numa=900MiB --pool tiers -- true; echo "code $?"
+"""
+
+
+def test_a_pool_has_local_memory_that_of_the_other_node_and_flash(guest: type[Machine]) -> None:
+    programs = {"/bin/tiermem": binary(), "/bin/touches": workload("touches")[0]}
+    result = guest("ram-disks", (1024, 256)).run(POOL, files=programs)
+    parts = dict(part.split("\n", 1) for part in result.output.split("== ")[1:])
+    assert "give at least 28MiB" in parts["changes"] and "evict=kernel takes a program without a pool" in parts["changes"], result.output
+    # The program is right, to the byte, and what steered it can be replayed.
+    assert result.output.count("touches: ") == result.output.count(" ok\n") == 2, result.output
+    assert parts["pool"].count("code 0\n") == 2 and "code 0\n" in parts["hot"], result.output
+    told = {name: json.loads(result.files_out[f"{name}.json"]) for name in ("pool", "hot")}
+    assert all([tier["name"] for tier in it["tiers"]] == ["dram", "numa", "flash"] for it in told.values())
+    local, remote, flash = told["pool"]["tiers"]
+    assert [local["capacity_bytes"], remote["capacity_bytes"]] == [24 * MIB, 24 * MIB]
+    # What the core has in local memory is brought there: never more, and little less. The kernel keeps the sum.
+    assert 20 * MIB <= local["peak_bytes"] <= 24 * MIB and 20 * MIB <= remote["peak_bytes"] <= 48 * MIB, told["pool"]["tiers"]
+    assert flash["peak_bytes"] >= 44 * MIB and told["pool"]["charged_peak_bytes"] <= 48 * MIB
+    # Where nothing has to leave, the hot pages have changed places with local ones in the end.
+    local, remote, flash = told["hot"]["tiers"]
+    hot_bytes = 24576 * 4096 * 15 // 100
+    assert flash["peak_bytes"] == 0 and min(remote["read_bytes"], remote["written_bytes"]) > 0.8 * hot_bytes, told["hot"]["tiers"]
+    pages = pages_of_top(hot_bytes, *(result.files_out[name].decode() for name in ("maps", "numa_maps")))
+    assert pages.get(0, 0) * 4096 > 0.8 * hot_bytes, (pages, hot_bytes)
+    assert "node 1 has " in parts["refused"] and "code 125" in parts["refused"], result.output
+
+
+def pages_of_top(size: int, maps: str, numa_maps: str) -> dict[int, int]:
+    """Pages by node of the uppermost bytes of the largest stretch of memory without a file."""
+    ends = {int(start, 16): int(end, 16) for start, end in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) .{4} 0+ 00:00 0 *$", maps, re.M)}
+    stretches: list[list[int]] = []
+    for start, end in sorted(ends.items()):
+        if stretches and stretches[-1][1] == start:
+            stretches[-1][1] = end
+        else:
+            stretches.append([start, end])
+    top = max(stretches, key=lambda stretch: stretch[1] - stretch[0])[1]
+    pages: dict[int, int] = {}
+    for line in numa_maps.splitlines():
+        if top - size <= int(line.split()[0], 16) < top:
+            for node, count in re.findall(r" N(\d+)=(\d+)", line):
+                pages[int(node)] = pages.get(int(node), 0) + int(count)
+    return pages

@@ -16,7 +16,8 @@ use crate::destination::Destination;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::Format;
-use crate::run::paged::{self, EvictName, FlashSize, RoomArgs};
+use crate::run::memory_tiers::FlashSize;
+use crate::run::paged::{self, EvictName, RoomArgs};
 use crate::run::paged_report;
 use crate::run::references::References;
 
@@ -118,6 +119,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             prefetch: options.prefetch.unwrap_or(prefetch::Named::Readahead(ReadaheadParameters::DEFAULT)),
             drop_behind: options.drop_behind.unwrap_or(true),
             granule_bytes: options.references.granule_bytes(),
+            pool: None,
             plan: None,
             log: options.log.clone(),
             fresh_counts: paged::own_command("fresh-counts"),

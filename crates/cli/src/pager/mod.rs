@@ -96,6 +96,7 @@ fn keep(id: &str) -> Result<(), Failure> {
         prefetch: prefetch::Named::None,
         drop_behind: false,
         granule_bytes: None,
+        pool: None,
         plan: None,
         log: None,
         fresh_counts: paged::own_command("fresh-counts"),

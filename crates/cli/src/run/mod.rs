@@ -1,6 +1,7 @@
 //! `tiermem run`: runs a program with its memory limited or placed.
 
 mod comparisons;
+pub mod memory_tiers;
 pub mod paged;
 mod paged_compare;
 mod paged_more_dram;

@@ -8,19 +8,17 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_base::tier::{Capacity, TierLocation};
-use tiermem_base::{Bytes, Nanos, TierKind, TierSpec};
+use tiermem_base::{Bytes, Nanos};
 use tiermem_pager::control::on_or_off;
-use tiermem_pager::cost;
-use tiermem_pager::machine::{Flash, Limits};
 use tiermem_pager::run::{self, AskedHow, Ended, Note, Options, RunError, SteerOptions, WaitOptions};
 use tiermem_place::capture::Stop;
+use tiermem_policy::paging::GRANULE_BYTES;
 use tiermem_policy::prefetch::readahead::ReadaheadParameters;
 use tiermem_policy::{evict, prefetch};
 
+use super::memory_tiers::MemoryArgs;
 use super::placed::{CompareArgs, TRIALS_TO_COMPARE};
 use super::references::References;
-use super::required::Required;
 use super::{paged_compare, paged_report};
 use crate::destination::Destination;
 use crate::failure::Failure;
@@ -30,7 +28,7 @@ use crate::{interrupt, plan, record};
 /// How it is used, and the fields of the report.
 pub const HELP: &str = "\
 With --dram the program runs in less DRAM than it needs: a control group limits it, and swap takes what does not fit. docs/pager.md
-explains it. It needs root: a control group, and a swap file where no swap is on.
+explains it. It needs root: a control group, and a swap file where no swap is on. --pool puts memory of another node between DRAM and flash.
 
 Fields of the report with --dram:
   how                    by what the program was paged
@@ -60,8 +58,11 @@ Fields of the report with --dram:
                          that was used
   ended                  how the program ended
   tenth_dram_bytes       DRAM with which a tenth of the major faults would be left; null if there is no such size, or it is not known
-  tiers: a row for each tier
-    name, capacity_bytes, peak_bytes, read_bytes, written_bytes
+  tiers: a row for each tier: dram and flash; with --pool dram (local), numa and flash
+    name, capacity_bytes, peak_bytes
+                         limit and peak
+    read_bytes, written_bytes
+                         from and to flash; of numa what went from there to local DRAM, and came from there
   slices: equal parts of the time, at most 1000
     at_s                 end of the slice, since the program's start
     charged_bytes, flash_bytes
@@ -76,35 +77,6 @@ Fields of the report with --dram:
 
 /// How long a program may wait for room, by default.
 const WAIT_WHEN_FULL: Nanos = Nanos(60_000_000_000);
-
-/// The flash of a run, as `[PATH=]SIZE`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FlashSize {
-    place: Option<PathBuf>,
-    bytes: u64,
-}
-
-impl FlashSize {
-    /// The flash that it means.
-    pub fn limited(self) -> Flash {
-        Flash::Limited { bytes: self.bytes, place: self.place }
-    }
-}
-
-impl FromStr for FlashSize {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        // A path may have equals signs; sizes have none.
-        let (place, size) = match text.rsplit_once('=') {
-            Some(("", _)) => return Err("there is no path before the equals sign".to_owned()),
-            Some((place, size)) => (Some(place.into()), size),
-            None => (None, text),
-        };
-        let bytes: Bytes = size.parse().map_err(|error| format!("{error}; write 8GiB, or /var/tmp=8GiB"))?;
-        Ok(FlashSize { place, bytes: bytes.0 })
-    }
-}
 
 /// One `--evict`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -133,32 +105,12 @@ fn how(text: &str) -> Result<AskedHow, String> {
     }
 }
 
-fn overcommit(text: &str) -> Result<f64, String> {
-    let ratio = text.parse::<f64>().ok().filter(|ratio| (1.0..=1000.0).contains(ratio));
-    ratio.ok_or_else(|| format!("{text:?} is not a ratio from 1 to 1000, such as 2"))
-}
-
 /// What concerns runs in less DRAM.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "In less DRAM than the program needs")]
 pub struct PagedArgs {
-    /// DRAM for the program: all that it is charged, with its file cache.
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["place", "cold", "cpus", "bandwidth"])]
-    dram: Option<Bytes>,
-    /// Flash for what does not fit: how much, and in which folder or file, or on which swap device [default: swap that is on; without a
-    /// path a file in /var/lib/tiermem if none is on].
-    #[arg(long, value_name = "[PATH=]SIZE")]
-    flash: Option<FlashSize>,
-    /// The same as --dram and --flash, as other commands have it: dram=2GiB, flash:/var/tmp=8GiB.
-    #[arg(long, value_name = "KIND=SIZE", conflicts_with_all = ["dram", "flash", "place"])]
-    tier: Vec<TierSpec>,
-    /// DRAM by the overcommit ratio: --required over R.
-    #[arg(long, value_name = "R", value_parser = overcommit, requires = "required", conflicts_with_all = ["dram", "tier", "place"])]
-    overcommit: Option<f64>,
-    /// Memory that the program needs: as required_bytes of a report at R = 1 tells it, or the most that it had in memory (RSS) in a recording
-    /// of `tiermem record`.
-    #[arg(long, value_name = "SIZE|REC", requires = "overcommit")]
-    required: Option<Required>,
+    #[command(flatten)]
+    memory: MemoryArgs,
     /// By what the program is paged: swap (the kernel alone), kernel (which is told what leaves and what comes), or auto: kernel where that
     /// can be had [default: auto].
     #[arg(long, value_name = "HOW", value_parser = how, conflicts_with = "compare")]
@@ -187,13 +139,14 @@ pub struct PagedArgs {
 impl PagedArgs {
     /// Whether the program is to have less DRAM.
     pub fn is_asked(&self) -> bool {
-        self.dram.is_some() || self.overcommit.is_some() || !self.tier.is_empty()
+        self.memory.is_asked()
     }
 
     /// An option that says nothing without a limit of DRAM, if one was given.
     pub fn without_limit(&self) -> Option<&'static str> {
         let given = [
-            ("--flash", self.flash.is_some()),
+            ("--flash", self.memory.flash.is_some()),
+            ("--pool", self.memory.pool.is_some()),
             ("--how", self.how.is_some()),
             ("--evict", self.evict.is_some()),
             ("--prefetch", self.prefetch.is_some()),
@@ -209,6 +162,7 @@ impl PagedArgs {
     fn check_steering(&self, plan: Option<&Path>) -> Result<(), Failure> {
         let asked = [
             ("--plan", plan.is_some()),
+            ("--pool", self.memory.pool.is_some()),
             ("--evict", self.evict.is_some()),
             ("--prefetch", self.prefetch.is_some()),
             ("--references", self.references.is_some()),
@@ -223,42 +177,21 @@ impl PagedArgs {
         }
     }
 
-    fn limits(&self) -> Result<Limits, Failure> {
-        let limits = |dram_bytes, flash: Option<FlashSize>| Limits {
-            dram_bytes,
-            flash: flash.map_or(Flash::AlreadyOn, FlashSize::limited),
-        };
-        if !self.tier.is_empty() {
-            let (dram, flash) = tiers(&self.tier)?;
-            return Ok(limits(dram, flash));
+    /// Who leaves DRAM, and what it hears of uses. In a pool a policy has to choose, as the kernel does not know which node a page belongs
+    /// to, and uses have to be told, or no pages would change places.
+    fn chooser(&self) -> Result<(Option<evict::Named>, References), Failure> {
+        let is_pool = self.memory.pool.is_some();
+        let by_default = if is_pool { Some(evict::Named::Lfu) } else { None };
+        let evict = self.evict.map_or(by_default, |EvictName(evict)| evict);
+        if is_pool && evict.is_none() {
+            return Err(Failure::usage(anyhow!(
+                "--pool takes a policy, such as --evict lfu: the kernel does not know which node a page belongs to"
+            )));
         }
-        let by_ratio = self.overcommit.zip(self.required.as_ref());
-        let by_ratio = by_ratio.map(|(ratio, required)| Ok(cost::dram_bytes(required.bytes()?, ratio)));
-        let by_ratio = by_ratio.transpose()?;
-        let dram_bytes = self.dram.map(|bytes| bytes.0).or(by_ratio);
-        let dram_bytes = dram_bytes.ok_or_else(|| Failure::usage(anyhow!("how much DRAM? --dram 2GiB")))?;
-        Ok(limits(dram_bytes, self.flash.clone()))
-    }
-}
-
-/// DRAM and flash of tiers that were given as such.
-fn tiers(specs: &[TierSpec]) -> Result<(u64, Option<FlashSize>), Failure> {
-    let bytes = |spec: &TierSpec| match spec.capacity {
-        Some(Capacity::Bytes(Bytes(bytes))) => Ok(bytes),
-        _ => Err(Failure::usage(spec.error("capacity", "is bytes here, such as 2GiB"))),
-    };
-    match specs {
-        [dram] if dram.kind == TierKind::Dram => Ok((bytes(dram)?, None)),
-        [dram, flash] if dram.kind == TierKind::Dram && flash.kind == TierKind::Flash => {
-            let place = match &flash.place {
-                Some(TierLocation::Path(path)) => Some(path.clone()),
-                _ => None,
-            };
-            Ok((bytes(dram)?, Some(FlashSize { place, bytes: bytes(flash)? })))
-        }
-        _ => Err(Failure::usage(anyhow!(
-            "the tiers of a program are dram=SIZE and flash=SIZE or flash:PATH=SIZE"
-        ))),
+        let by_granule = References::ByGranule(Bytes(GRANULE_BYTES));
+        let references = self.references.unwrap_or(if is_pool { by_granule } else { References::Faults });
+        references.check(evict)?;
+        Ok((evict, references))
     }
 }
 
@@ -272,8 +205,8 @@ pub fn run(
     destination: &Destination,
 ) -> Result<(), Failure> {
     args.check_steering(plan)?;
-    let (evict, references) = (args.evict.unwrap_or_default().0, args.references.unwrap_or_default());
-    references.check(evict)?;
+    let (evict, references) = args.chooser()?;
+    let (limits, pool) = args.memory.limits()?;
     let by_default = match plan {
         Some(_) => prefetch::Named::Plan(ReadaheadParameters::DEFAULT),
         None => prefetch::Named::Readahead(ReadaheadParameters::DEFAULT),
@@ -281,13 +214,14 @@ pub fn run(
     let read = plan.map(plan::read).transpose()?;
     let options = Options {
         command,
-        limits: args.limits()?,
+        limits,
         how: args.how.unwrap_or_default(),
         steer: SteerOptions {
             evict,
             prefetch: args.prefetch.unwrap_or(by_default),
             drop_behind: args.drop_behind.unwrap_or(true),
             granule_bytes: references.granule_bytes(),
+            pool,
             plan: read.map(Arc::new),
             log: args.log.clone(),
             fresh_counts: own_command("fresh-counts"),
@@ -364,6 +298,9 @@ pub fn advise(error: RunError) -> Failure {
             Failure::failed(anyhow!("{misfit}; record this program and make a plan of that"))
         }
         RunError::Machine(error) => Failure::failed(error),
+        RunError::Pool(_) => Failure::failed(anyhow!(
+            "{error}; a cpuset may keep this process from it (cpuset.mems, cpuset.cpus)"
+        )),
         RunError::Steer(error) => Failure::failed(anyhow!(
             "{error}; steering takes CAP_PERFMON and CAP_SYS_NICE (root has both); --how swap goes without"
         )),
@@ -397,29 +334,4 @@ impl RoomArgs {
 /// The command of a process that is started beside this one.
 pub fn own_command(name: &str) -> Vec<OsString> {
     ["/proc/self/exe", "pager", name].map(OsString::from).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flash_has_a_size_and_perhaps_a_place() {
-        let flash = |text: &str| text.parse::<FlashSize>();
-        assert_eq!(flash("8GiB"), Ok(FlashSize { place: None, bytes: 8 << 30 }));
-        assert_eq!(flash("/a=b=8GiB"), Ok(FlashSize { place: Some("/a=b".into()), bytes: 8 << 30 }));
-        assert!(flash("=8GiB").unwrap_err().contains("no path"));
-        assert!(flash("/var/tmp").unwrap_err().contains("/var/tmp=8GiB"));
-    }
-
-    #[test]
-    fn tiers_are_dram_and_flash() {
-        let specs =
-            |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<TierSpec>>();
-        let (dram, flash) = tiers(&specs(&["dram=1GiB", "flash:/x=2GiB"])).unwrap();
-        assert_eq!((dram, flash), (1 << 30, Some(FlashSize { place: Some("/x".into()), bytes: 2 << 30 })));
-        for wrong in [&["flash=1GiB"][..], &["dram=1GiB", "dram=1GiB"], &["dram=50%"]] {
-            assert!(tiers(&specs(wrong)).is_err(), "{wrong:?}");
-        }
-    }
 }

@@ -120,7 +120,7 @@ pub fn format_of(format: Format, destination: &Destination) -> Format {
 
 fn record_row(report: &Report) -> Rows {
     let seconds = |time: std::time::Duration| Cell::Number(time.as_secs_f64(), 4);
-    let [dram, flash] = report.tiers();
+    let (dram, flash) = (report.dram(), report.flash());
     let time_us =
         |time: fn(&MeasuredTimes) -> f64| Cell::Number(report.fault_times.as_ref().map_or(f64::NAN, time), 1);
     let steered = |count: fn(&Steered) -> u64| {
@@ -175,7 +175,7 @@ fn tier_rows(report: &Report) -> Rows {
             Cell::Bytes(tier.written_bytes),
         ]
     };
-    Rows { fields: TIERS, rows: report.tiers().map(row).into() }
+    Rows { fields: TIERS, rows: report.tiers().into_iter().map(row).collect() }
 }
 
 fn slice_rows(slices: &[Slice]) -> Rows {
@@ -196,10 +196,26 @@ fn slice_rows(slices: &[Slice]) -> Rows {
 fn write_table(mut out: &mut impl Write, report: &Report) -> io::Result<()> {
     let mut line =
         |name: &str, value: String, remark: String| print_lines::line(&mut out, name, value, remark);
-    let [dram, flash] = report.tiers();
+    let (dram, flash) = (report.dram(), report.flash());
     let remark = format!("anonymous, shared and mapped memory at its peak; R = {:.2}", report.overcommit());
     line("needed", Bytes(report.required_bytes).to_string(), remark)?;
     line("DRAM", Bytes(dram.peak_bytes).to_string(), format!("at most, of {}", Bytes(report.dram_bytes)))?;
+    if report.pool.is_some() {
+        let memory = report.tiers();
+        for (tier, name) in memory.iter().zip(["local", "remote"]) {
+            let capacity =
+                tier.capacity_bytes.map_or_else(String::new, |bytes| format!("at most, of {}", Bytes(bytes)));
+            let moved = match name {
+                "remote" => format!(
+                    "; {} went up from there and {} came down",
+                    Bytes(tier.read_bytes),
+                    Bytes(tier.written_bytes)
+                ),
+                _ => String::new(),
+            };
+            line(name, Bytes(tier.peak_bytes).to_string(), capacity + &moved)?;
+        }
+    }
     let of = flash.capacity_bytes.map_or("the machine's swap".to_owned(), |bytes| Bytes(bytes).to_string());
     let traffic = match report.is_of_machine {
         true => "by all programs of the machine",

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tiermem_base::Bytes;
 use tiermem_sys::control_group::{Group, Limit};
 
 use super::answer::{Answer, Status};
@@ -46,6 +47,8 @@ type Asked = (Change, Sender<()>);
 struct Shared {
     /// The group whose limit is changed; `None`: steering alone holds the size.
     group: Option<Group>,
+    /// Local memory of a pool, which stays as it is.
+    local_bytes: Option<u64>,
     status: Mutex<Status>,
     changes: Mutex<Sender<Asked>>,
     /// One change at a time.
@@ -55,11 +58,11 @@ struct Shared {
 }
 
 impl Control {
-    /// Listens at a path, where nothing is or a socket that is left over.
+    /// Listens at a path, where nothing is or a socket that is left over. `local_bytes`: of the limit of DRAM, the local memory of a pool.
     ///
     /// # Errors
     /// If the socket cannot be made.
-    pub fn listen(path: &Path, group: Option<Group>) -> io::Result<Self> {
+    pub fn listen(path: &Path, group: Option<Group>, local_bytes: Option<u64>) -> io::Result<Self> {
         // Of one who was killed; names do not come back while somebody has them.
         let _ = fs::remove_file(path);
         let listener = UnixListener::bind(path)?;
@@ -68,6 +71,7 @@ impl Control {
         let (sender, changes) = mpsc::channel();
         let shared = Shared {
             group,
+            local_bytes,
             status: Mutex::default(),
             changes: Mutex::new(sender),
             changing: Mutex::new(()),
@@ -181,12 +185,24 @@ fn set(change: Change, shared: &Shared) -> Result<(), String> {
                     attach to its group: --cgroup PATH"
             .to_owned());
     }
+    if shared.local_bytes.is_some() && change.evict == Some(None) {
+        return Err("evict=kernel takes a program without a pool: the kernel does not know which node a page belongs to; name a policy, such \
+                    as evict=lfu"
+            .to_owned());
+    }
     if change.asks_for_steering() {
         steer::can_steer()
             .map_err(|error| format!("{error}; steering takes CAP_PERFMON and CAP_SYS_NICE"))?;
     }
     if let Some(dram_bytes) = change.dram_bytes {
         machine::check_dram(dram_bytes).map_err(|error| error.to_string())?;
+        let least_bytes = shared.local_bytes.unwrap_or(0) + machine::POOL_PART_BYTES_MIN;
+        if dram_bytes < least_bytes {
+            let least = Bytes(least_bytes);
+            return Err(format!(
+                "the program has a pool, whose local memory stays as it is; give at least {least}"
+            ));
+        }
     }
     set_limits(change, shared)?;
     let (sender, done) = mpsc::channel();
@@ -239,7 +255,7 @@ mod tests {
     fn with_owner(test: impl FnOnce(&Path)) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("1-1.sock");
-        let mut control = Control::listen(&path, None).unwrap();
+        let mut control = Control::listen(&path, None, None).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let is_over = AtomicBool::new(false);
         let mut status = Status { dram_bytes: 7, ..Status::default() };

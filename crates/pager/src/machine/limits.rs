@@ -9,6 +9,9 @@ use super::flash::Flash;
 /// The least DRAM that a program can be given: less, and the kernel cannot reclaim in time.
 pub const DRAM_BYTES_MIN: u64 = 16 << 20;
 
+/// The least memory of each node of a pool.
+pub const POOL_PART_BYTES_MIN: u64 = 4 << 20;
+
 /// The limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -29,7 +29,9 @@ pub use flash_speed::flash_read_speed;
 pub use fresh_counts::keep_counts_fresh;
 pub use leftovers::Left;
 pub use limit_change::change as change_limits;
-pub use limits::{DRAM_BYTES_MIN, Limits, check as check_dram, check_flash, of as limits_of};
+pub use limits::{
+    DRAM_BYTES_MIN, Limits, POOL_PART_BYTES_MIN, check as check_dram, check_flash, of as limits_of,
+};
 pub use register::Register;
 pub use room_wait::{FullTime, end_room_wait, wait_for_room};
 

@@ -96,7 +96,7 @@ fn attach_there(
     // Before the limit is set: what leaves for it counts.
     let mut supervision = Supervision::begin(target, settings);
     attachment.limit(&|| stop.is_asked())?;
-    match Control::listen(&attachment.socket(), group) {
+    match Control::listen(&attachment.socket(), group, None) {
         Ok(control) => supervision.answer(control),
         Err(error) => notes.push(Note::NoControl(error.to_string())),
     }

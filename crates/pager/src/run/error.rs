@@ -1,5 +1,7 @@
 //! Errors of a run.
 
+use std::io;
+
 use tiermem_model::placement::Misfit;
 use tiermem_place::capture::CaptureError;
 
@@ -18,6 +20,9 @@ pub enum RunError {
     /// The limits cannot be had.
     #[error(transparent)]
     Machine(#[from] MachineError),
+    /// The nodes of a pool cannot be used.
+    #[error("the program cannot have memory of the other node: {0}")]
+    Pool(#[source] io::Error),
     /// It cannot be steered, as it was asked to be.
     #[error(transparent)]
     Steer(#[from] SteerError),

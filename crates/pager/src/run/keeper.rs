@@ -36,7 +36,7 @@ pub fn keep(id: &str, steer: SteerOptions) -> Result<(), RunError> {
         tell: |_: &Note| {},
     };
     let mut supervision = Supervision::begin(Target::OwnGroup(group.clone()), settings);
-    if let Ok(control) = Control::listen(&reservation.socket(), Some(group)) {
+    if let Ok(control) = Control::listen(&reservation.socket(), Some(group), None) {
         supervision.answer(control);
     }
     while !supervision.target().processes().is_empty() {

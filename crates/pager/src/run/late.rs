@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tiermem_policy::paging::Counts;
+use tiermem_policy::paging::{Counts, Written};
 use tiermem_sys::control_group::Group;
 
 use super::memory_use::MemoryUse;
@@ -11,7 +11,6 @@ use super::peaks::Peaks;
 use super::reclaim_balance::ReclaimBalance;
 use super::steer_options::SteerOptions;
 use super::target::Target;
-use super::written::Written;
 use crate::machine::{Apart, Kept};
 use crate::steer::{CoreOptions, Steered, Steering, SteeringOptions};
 
@@ -71,8 +70,9 @@ impl Late {
             return None;
         }
         self.processes = target.processes();
-        let SteerOptions { plan, log, granule_bytes, .. } = self.asked.clone();
-        let options = SteeringOptions { core: self.effective(), plan, log, granule_bytes };
+        let SteerOptions { plan, log, granule_bytes, pool, .. } = self.asked.clone();
+        let nodes = pool.map(|pool| pool.nodes);
+        let options = SteeringOptions { core: self.effective(), plan, log, granule_bytes, nodes };
         match Steering::start(&self.processes, options) {
             Ok(steering) => self.steering = Some(steering),
             Err(error) => self.gave_up = Some(error.to_string()),
@@ -156,11 +156,11 @@ impl Late {
 /// Has the kernel give up what has left and was written.
 fn give_up(written: &mut Written, group: &Group, memory: &MemoryUse, counts: Counts, dram_pages: u32) {
     let dram_bytes = u64::from(dram_pages) * PAGE_BYTES;
-    if let Some(bytes) = written.due(memory, counts, dram_bytes)
+    if let Some(bytes) = written.due(memory.settled_bytes(), counts, dram_bytes)
         // What cannot be reclaimed is tried again at the next look.
         && group.reclaim(bytes).is_ok()
         && let Ok(after) = MemoryUse::of_group(group)
     {
-        written.has_reclaimed(bytes, (memory, &after), counts);
+        written.has_reclaimed(bytes, (memory.settled_bytes(), after.settled_bytes()), counts);
     }
 }

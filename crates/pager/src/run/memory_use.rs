@@ -51,6 +51,11 @@ impl MemoryUse {
         })
     }
 
+    /// In DRAM, mapped by no process, and not being written.
+    pub fn settled_bytes(&self) -> u64 {
+        self.unmapped_bytes.saturating_sub(self.writing_bytes)
+    }
+
     fn counts_of(version: Version, stat: &BTreeMap<String, u64>) -> Self {
         let get = |name: &str| stat.get(name).copied();
         let faults = match version {
@@ -175,5 +180,17 @@ mod tests {
         assert_eq!((parts.swap_places(25), others.swap_places(30)), (30, 30));
         // Processes that map the same together map no more than there is.
         assert_eq!(parts.required(0, 400), 100 + 3 + 70);
+    }
+
+    #[test]
+    fn what_is_being_written_has_not_settled() {
+        let memory = |unmapped_bytes, writing_bytes| MemoryUse {
+            unmapped_bytes,
+            writing_bytes,
+            ..MemoryUse::default()
+        };
+        assert_eq!(memory(150, 100).settled_bytes(), 50);
+        // Both are counted one after the other.
+        assert_eq!(memory(150, 200).settled_bytes(), 0);
     }
 }

@@ -111,6 +111,7 @@ mod tests {
             required_bytes,
             charged_peak_bytes: dram_bytes,
             dram_bytes,
+            pool: None,
             flash_bytes: None,
             flash_peak_bytes: dram_bytes,
             foreign_bytes: None,

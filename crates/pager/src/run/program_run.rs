@@ -60,6 +60,8 @@ pub fn run(options: &Options, stop: &Stop) -> Result<(Report, Vec<Note>), RunErr
         _ if options.steer.is_idle() => (false, Vec::new()),
         AskedHow::Swap => (false, Vec::new()),
         AskedHow::Kernel => (can_steer().map(|()| true)?, Vec::new()),
+        // Nothing else brings pages to its nodes.
+        AskedHow::Auto if options.steer.pool.is_some() => (can_steer().map(|()| true)?, Vec::new()),
         AskedHow::Auto => match can_steer() {
             Ok(()) => (true, Vec::new()),
             Err(error) => (false, vec![Note::NotSteered(error.to_string())]),
@@ -92,6 +94,9 @@ fn run_there(
 ) -> Result<Report, RunError> {
     let group = reservation.group();
     group.add_child(command).map_err(MachineError::Group)?;
+    if let Some(pool) = options.steer.pool.as_ref().filter(|_| is_steered) {
+        pool.prepare(command).map_err(RunError::Pool)?;
+    }
     let command = std::mem::replace(command, Command::new(""));
     let settings = Settings {
         dram_bytes: options.limits.dram_bytes,
@@ -107,7 +112,8 @@ fn run_there(
     let (program, _) = Program::start(command, stop, false).map_err(CaptureError::Program)?;
     let watch = PidFd::open(program.pid()).map_err(CaptureError::Program)?;
     // A program that cannot be controlled while it runs is run all the same.
-    if let Ok(control) = Control::listen(&reservation.socket(), Some(group.clone())) {
+    let local_bytes = options.steer.pool.as_ref().map(|pool| pool.local_bytes);
+    if let Ok(control) = Control::listen(&reservation.socket(), Some(group.clone()), local_bytes) {
         supervision.answer(control);
     }
     // From here on nothing but its own end ends the program.

@@ -6,11 +6,14 @@ use tiermem_sys::child::Usage;
 
 use super::ended::Ended;
 use super::how::How;
+use super::memory_pool::PoolBytes;
 use crate::cost;
 use crate::steer::Steered;
 
 /// Slices of a report at most: a run that lasts longer has longer ones.
 pub const SLICES_MAX: usize = 1000;
+
+const PAGE_BYTES: u64 = 4096;
 
 /// The report.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +26,8 @@ pub struct Report {
     pub charged_peak_bytes: u64,
     /// The limit of DRAM.
     pub dram_bytes: u64,
+    /// Of that limit what is local memory of a pool, and the most that both of its nodes held; `None`: there is no pool.
+    pub pool: Option<(u64, PoolBytes)>,
     /// The limit of flash; `None`: all of the machine's swap.
     pub flash_bytes: Option<u64>,
     /// The most that lay on flash.
@@ -125,22 +130,41 @@ impl Report {
         cost::saved(self.required_bytes, dram_bytes, self.flash_peak_bytes)
     }
 
-    /// The tiers, fastest first.
-    pub fn tiers(&self) -> [TierUse; 2] {
-        let dram = TierUse {
+    /// All memory.
+    pub fn dram(&self) -> TierUse {
+        TierUse {
             name: "dram",
             capacity_bytes: Some(self.dram_bytes),
             peak_bytes: self.charged_peak_bytes,
             read_bytes: 0,
             written_bytes: 0,
-        };
-        let flash = TierUse {
+        }
+    }
+
+    /// Flash.
+    pub fn flash(&self) -> TierUse {
+        TierUse {
             name: "flash",
             capacity_bytes: self.flash_bytes,
             peak_bytes: self.flash_peak_bytes,
             read_bytes: self.read_bytes,
             written_bytes: self.written_bytes,
+        }
+    }
+
+    /// The tiers, fastest first. Of a pool the memory of both nodes is told apart.
+    pub fn tiers(&self) -> Vec<TierUse> {
+        let Some((local_bytes, peaks)) = self.pool else { return vec![self.dram(), self.flash()] };
+        let (up, down) =
+            self.steered.as_ref().map_or((0, 0), |it| (it.counts.moved_up, it.counts.moved_down));
+        let local = TierUse { capacity_bytes: Some(local_bytes), peak_bytes: peaks.local, ..self.dram() };
+        let remote = TierUse {
+            name: "numa",
+            capacity_bytes: Some(self.dram_bytes.saturating_sub(local_bytes)),
+            peak_bytes: peaks.remote,
+            read_bytes: up * PAGE_BYTES,
+            written_bytes: down * PAGE_BYTES,
         };
-        [dram, flash]
+        vec![local, remote, self.flash()]
     }
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use tiermem_model::placement::Plan;
 use tiermem_policy::{evict, prefetch};
 
+use super::memory_pool::MemoryPool;
+
 /// What steers a program.
 #[derive(Clone, Debug)]
 pub struct SteerOptions {
@@ -18,6 +20,8 @@ pub struct SteerOptions {
     pub drop_behind: bool,
     /// The granules by which references are told to a policy that chooses who leaves; `None`: it hears of page faults alone.
     pub granule_bytes: Option<u64>,
+    /// Memory of two nodes, if the program has that.
+    pub pool: Option<MemoryPool>,
     /// The plan to follow.
     pub plan: Option<Arc<Plan>>,
     /// Where the events and the acts of steering are written.
@@ -33,5 +37,6 @@ impl SteerOptions {
             && self.prefetch == prefetch::Named::None
             && !self.drop_behind
             && self.plan.is_none()
+            && self.pool.is_none()
     }
 }

@@ -12,6 +12,7 @@ use super::ended::{Cause, Ended, Full};
 use super::fault_times::Times;
 use super::how::How;
 use super::late::Late;
+use super::memory_pool::PoolBytes;
 use super::note::Note;
 use super::peaks::{Look, Peaks};
 use super::report::Report;
@@ -52,11 +53,13 @@ pub struct Settings {
 impl Settings {
     fn core(&self) -> CoreOptions {
         let pages = |bytes: u64| u32::try_from(bytes / PAGE_BYTES).unwrap_or(u32::MAX);
+        let local_bytes = self.steer.pool.as_ref().map_or(0, |pool| pool.local_bytes);
         CoreOptions {
             evict: self.steer.evict,
             prefetch: self.steer.prefetch,
             drop_behind: self.steer.drop_behind,
-            dram_pages: pages(self.dram_bytes),
+            local_pages: pages(local_bytes),
+            dram_pages: pages(self.dram_bytes.saturating_sub(local_bytes)),
             swap_pages: self.flash_bytes.map_or(u32::MAX, pages),
         }
     }
@@ -72,6 +75,8 @@ pub struct Supervision {
     spent_before: Duration,
     killed_before: u64,
     peaks: Peaks,
+    /// The most on both nodes of a pool.
+    pool_peaks: Option<PoolBytes>,
     /// Pages read and written are counted for the machine alone.
     is_of_machine: bool,
     steering: Option<Late>,
@@ -96,6 +101,7 @@ impl Supervision {
             begun,
             spent_before: own_time(),
             peaks: Peaks::default(),
+            pool_peaks: None,
             is_of_machine: false,
             times: Times::new(),
             next_look: begun,
@@ -212,7 +218,7 @@ impl Supervision {
             }
         }
         let steered = self.steering.map(|steering| steering.end(&self.target));
-        let Supervision { target, settings, mut peaks, room, .. } = self;
+        let Supervision { target, settings, mut peaks, pool_peaks, room, .. } = self;
         let waited = room.end(&target);
         if let Target::OwnGroup(group) = &target {
             // The kernel's own peaks miss nothing between two looks.
@@ -233,6 +239,7 @@ impl Supervision {
             required_bytes: peaks.required_bytes.max(largest_bytes.min(peaks.charged_bytes)),
             charged_peak_bytes: peaks.charged_bytes,
             dram_bytes: settings.dram_bytes,
+            pool: settings.steer.pool.as_ref().map(|pool| pool.local_bytes).zip(pool_peaks),
             flash_bytes: settings.flash_bytes,
             flash_peak_bytes: peaks.flash_bytes,
             // Of processes it is not known how much lies in swap and in DRAM at once.
@@ -261,6 +268,16 @@ impl Supervision {
     /// `None` where the group does not tell for once: it is looked at again.
     fn look_now(&mut self) -> Option<Look> {
         let group = self.target.look()?;
+        if let Some(bytes) = self
+            .settings
+            .steer
+            .pool
+            .as_ref()
+            .zip(self.target.group())
+            .and_then(|(pool, group)| pool.use_of(group))
+        {
+            self.pool_peaks = Some(self.pool_peaks.unwrap_or_default().most(bytes));
+        }
         let (swapped_in, swapped_out) = match (group.swapped_in, group.swapped_out) {
             (Some(swapped_in), Some(swapped_out)) => (swapped_in, swapped_out),
             _ => {
@@ -282,9 +299,10 @@ impl Supervision {
     }
 }
 
-/// Where no group has a limit, what is above the size leaves by steering alone, from the beginning.
+/// Where no group has a limit, what is above the size leaves by steering alone, from the beginning. So it is with what lies on which node.
 fn late(settings: &Settings, target: &Target) -> Late {
-    Late::new(settings.core(), &settings.steer, matches!(target, Target::Processes(_)))
+    let begins_at_once = matches!(target, Target::Processes(_)) || settings.steer.pool.is_some();
+    Late::new(settings.core(), &settings.steer, begins_at_once)
 }
 
 fn own_time() -> Duration {

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use tiermem_model::placement::Plan;
 use tiermem_policy::frames::ConfigError;
-use tiermem_policy::paging::{Act, Counts, Event, LookPace, MoreDram, PageRange, Saved, Watermarks};
+use tiermem_policy::paging::{
+    Act, Counts, Event, LookPace, MoreDram, PageRange, PageState, Saved, ScanPace, Watermarks,
+};
 use tiermem_sys::cpu_time;
 use tiermem_sys::own_memory;
 use tiermem_sys::perf::{Fault, FaultWatch, FaultWatchError};
@@ -21,8 +23,8 @@ use super::advice::{Batch, CarriedOut};
 use super::fetcher::Fetcher;
 use super::logged::{CoreOptions, Logged};
 use super::looks::{Looks, Seen, Told as LookTold};
+use super::nodes::Nodes;
 use super::plan::PlanFound;
-use super::scan_pace::ScanPace;
 use super::spaces::Spaces;
 
 /// Between two drains while pages are fetched or leave, and while nothing does at most: whoever only listens wakes seldom. Where faults fill
@@ -107,6 +109,8 @@ pub struct SteeringOptions {
     pub log: Option<PathBuf>,
     /// The granules by which references are told, where a policy chooses who leaves; `None`: it hears of page faults alone.
     pub granule_bytes: Option<u64>,
+    /// The nodes of a pool.
+    pub nodes: Option<Nodes>,
 }
 
 /// A thread that steers a program. Dropped without [`Self::end`], it ends by itself with the process.
@@ -143,7 +147,7 @@ impl Steering {
     pub fn start(pids: &[u32], options: SteeringOptions) -> Result<Self, SteerError> {
         // One who waits for its own pages would steer too late. Without the right it is steered all the same.
         let _ = own_memory::lock();
-        let SteeringOptions { core: options, plan, log, granule_bytes } = options;
+        let SteeringOptions { core: options, plan, log, granule_bytes, nodes } = options;
         let mut core = Logged::new(&options)?;
         if let Some(path) = log {
             core.log_to(&path, &options).map_err(|source| SteerError::Log { path, source })?;
@@ -152,11 +156,12 @@ impl Steering {
         let (told, (orders, received)) = (Arc::<Mutex<Told>>::default(), mpsc::channel());
         let mut body = Body {
             watch: FaultWatch::open(pids)?,
-            fetcher: Fetcher::start()?,
+            fetcher: Fetcher::start(nodes.map(|nodes| nodes.remote))?,
             core,
             looks: granule_bytes.map(Looks::start).transpose()?,
-            look_pace: LookPace::default(),
+            look_pace: if nodes.is_some() { LookPace::of_pool() } else { LookPace::default() },
             spaces: Spaces::new(plan),
+            nodes,
             options,
             begun: Instant::now(),
             acts: Vec::new(),
@@ -219,6 +224,7 @@ struct Body {
     look_pace: LookPace,
     core: Logged,
     spaces: Spaces,
+    nodes: Option<Nodes>,
     options: CoreOptions,
     begun: Instant,
     acts: Vec<Act>,
@@ -231,7 +237,7 @@ struct Body {
 
 impl Body {
     fn run(mut self, stop: &AtomicBool) -> Steered {
-        let (mut pause, mut scans, mut next_told) = (PAUSE_MIN, ScanPace::new(), Instant::now());
+        let (mut pause, mut scans, mut next_told) = (PAUSE_MIN, ScanPace::default(), Instant::now());
         while !stop.load(Relaxed) {
             self.watch.wait(pause);
             if self.obey() {
@@ -244,11 +250,11 @@ impl Body {
             self.tell_charged();
             self.look();
             let used_pages = self.core.counts().prefetch_used;
-            if scans.is_due(Instant::now(), used_pages, self.options.evict.is_some()) {
+            if scans.is_due(self.now_ns(), used_pages, self.options.evict.is_some()) {
                 let before = cpu_time::thread_cpu_time();
                 self.scan();
                 let took = cpu_time::thread_cpu_time().saturating_sub(before);
-                scans.has_scanned(Instant::now(), took, used_pages);
+                scans.has_scanned(self.now_ns(), took.as_nanos() as u64, used_pages);
             }
             if Instant::now() >= next_told {
                 *self.told.lock().unwrap_or_else(PoisonError::into_inner) = self.now();
@@ -321,6 +327,10 @@ impl Body {
         self.begun.elapsed().as_millis() as u64
     }
 
+    fn now_ns(&self) -> u64 {
+        self.begun.elapsed().as_nanos() as u64
+    }
+
     /// Brings the core the faults since the last time. Returns whether there were any.
     fn drain(&mut self) -> bool {
         let mut faults = std::mem::take(&mut self.faults);
@@ -350,8 +360,22 @@ impl Body {
     /// Brings the core where all pages are.
     fn scan(&mut self) {
         let now_ms = self.now_ms();
-        let Body { core, acts, spaces, .. } = self;
-        spaces.scan(|event| core.on(event, now_ms, acts));
+        let Body { core, acts, spaces, nodes, fetcher, .. } = self;
+        let mut present = Vec::new();
+        spaces.scan(|event| {
+            if let (Event::Found { pages, state: PageState::Present }, Some(_)) = (event, &nodes) {
+                present.push(pages);
+            }
+            core.on(event, now_ms, acts);
+        });
+        let Some(nodes) = nodes else { return };
+        // A page that moves is on its way to where it shall be.
+        let tier_of = |page| if core.is_moving(page) { None } else { core.tier(page) };
+        let misplaced = nodes.misplaced(&present, spaces, tier_of);
+        for batch in Batch::of_moves(misplaced, spaces) {
+            // Without the thread the next scan finds them again.
+            let _ = fetcher.fetch(batch);
+        }
     }
 
     /// Brings the core which granules were used, and has them looked at again when that is due.
@@ -383,20 +407,20 @@ impl Body {
         }
     }
 
-    /// Carries out what the core asks for: pages leave at once, and are fetched by the other thread. Returns whether it asks for anything.
+    /// Carries out what the core asks for: pages leave memory at once, and are fetched and moved by the other thread. Returns whether it asks for anything.
     fn carry_out(&mut self) -> bool {
         let has_acts = !self.acts.is_empty();
         // What is told of acts may bring more of them, until nothing is wished for.
         while !self.acts.is_empty() {
-            for batch in Batch::of(&mut self.acts, &self.spaces) {
-                let own = if batch.is_fetch() { self.fetcher.fetch(batch) } else { Some(batch) };
+            for batch in Batch::of(&mut self.acts, &self.spaces, self.nodes.as_ref()) {
+                let own = if batch.makes_room() { Some(batch) } else { self.fetcher.fetch(batch) };
                 self.settle(own.map(Batch::carry_out));
             }
         }
         has_acts
     }
 
-    /// Tells the core how acts ended. Without leave to advise steering gives up.
+    /// Tells the core how acts ended. Without leave to advise or to move, steering gives up.
     fn settle(&mut self, ended: impl IntoIterator<Item = CarriedOut>) {
         let now_ms = self.now_ms();
         let Body { core, acts, steered, .. } = self;

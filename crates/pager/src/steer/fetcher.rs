@@ -1,8 +1,10 @@
-//! The thread that fetches. The kernel takes 2 to 3 us of processor time to send for a page, so one thread that hears of page faults, pages
+//! The thread that fetches, and moves pages between nodes. The kernel takes 2 to 3 us of processor time to send for a page, so one thread that hears of page faults, pages
 //! out and fetches is slower than a program which sweeps. This one only fetches; what it has done is told when it is asked.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
+
+use tiermem_sys::numa::{self, Policy};
 
 use super::advice::{Batch, CarriedOut};
 
@@ -15,14 +17,18 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// Starts the thread.
+    /// Starts the thread. What it fetches comes to this node, if one is given and has room.
     ///
     /// # Errors
     /// If the system gives none.
-    pub fn start() -> io::Result<Self> {
+    pub fn start(node: Option<u32>) -> io::Result<Self> {
         let (batches, received) = mpsc::channel::<Batch>();
         let (tell, done) = mpsc::channel();
         std::thread::Builder::new().name("fetch".to_owned()).spawn(move || {
+            if let Some(node) = node {
+                // Pages that come to another node are moved after the next scan.
+                let _ = numa::set_thread_policy(&Policy::PreferredMany(vec![node]));
+            }
             // Until one of the two ends is gone.
             for batch in received {
                 if tell.send(batch.carry_out()).is_err() {
@@ -33,7 +39,7 @@ impl Fetcher {
         Ok(Fetcher { batches, done, under_way: 0 })
     }
 
-    /// Has a batch fetched after those before it. Given back, it has to be carried out by the caller: there is no thread any more.
+    /// Has a batch carried out after those before it. Given back, it has to be carried out by the caller: there is no thread any more.
     pub fn fetch(&mut self, batch: Batch) -> Option<Batch> {
         match self.batches.send(batch) {
             Ok(()) => {
@@ -82,6 +88,7 @@ mod tests {
             evict: None,
             prefetch,
             drop_behind: false,
+            local_pages: 0,
             dram_pages: 1 << 20,
             swap_pages: 1 << 20,
         };
@@ -104,9 +111,9 @@ mod tests {
         let (mut core, mut acts) = wants(&memory, &mut spaces);
         let wanted = acts.len();
         assert!(wanted > 900 && !core.is_idle());
-        let mut fetcher = Fetcher::start().unwrap();
-        let batches = Batch::of(&mut acts, &spaces);
-        assert!(acts.is_empty() && batches.len() > 3 && batches.iter().all(Batch::is_fetch));
+        let mut fetcher = Fetcher::start(None).unwrap();
+        let batches = Batch::of(&mut acts, &spaces, None);
+        assert!(acts.is_empty() && batches.len() > 3 && !batches.iter().any(Batch::makes_room));
         for batch in batches {
             assert!(fetcher.fetch(batch).is_none());
         }

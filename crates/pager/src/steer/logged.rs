@@ -18,7 +18,7 @@ use tiermem_policy::paging::{
 use tiermem_policy::{evict, prefetch};
 
 /// The first word of a log, with its version.
-pub const MAGIC: &str = "tiermem-pager-log-3";
+pub const MAGIC: &str = "tiermem-pager-log-4";
 
 /// The first word of a line that begins a new core, which knows no page; what is known is told behind it.
 pub const NEW_CORE: &str = "core";
@@ -32,7 +32,9 @@ pub struct CoreOptions {
     pub prefetch: prefetch::Named,
     /// Whether sweeps drop what they have passed.
     pub drop_behind: bool,
-    /// Pages of DRAM: the group's limit.
+    /// Pages of local memory of a pool, beside [`Self::dram_pages`]; 0: there is no pool.
+    pub local_pages: u32,
+    /// Pages of DRAM from which pages leave: the group's limit, less the local memory of a pool.
     pub dram_pages: u32,
     /// Pages of flash.
     pub swap_pages: u32,
@@ -139,6 +141,16 @@ impl Logged {
         more_dram
     }
 
+    /// As [`Paging::tier`].
+    pub fn tier(&self, page: u64) -> Option<u8> {
+        self.core.tier(page)
+    }
+
+    /// As [`Paging::is_moving`].
+    pub fn is_moving(&self, page: u64) -> bool {
+        self.core.is_moving(page)
+    }
+
     /// Hands on what was logged, for whoever follows the log. What cannot be written is told by [`Self::end`].
     pub fn flush(&mut self) {
         if let Some(log) = &mut self.log
@@ -193,21 +205,25 @@ impl Log {
 }
 
 fn core(options: &CoreOptions) -> Result<Paging<Order>, ConfigError> {
-    let mut config = Config::kernel(options.dram_pages, options.swap_pages);
+    let CoreOptions { local_pages, dram_pages, swap_pages, .. } = *options;
+    let mut config = match local_pages {
+        0 => Config::kernel(dram_pages, swap_pages),
+        _ => Config::pool(local_pages, dram_pages, swap_pages),
+    };
     config.prefetch = options.prefetch;
     config.drop_behind = options.drop_behind;
     config.reclaim = if options.evict.is_some() { Reclaim::Order } else { Reclaim::Kernel };
     // Where the kernel chooses, the order is not asked.
     let policy = options.evict.unwrap_or(evict::Named::Fifo);
-    let order = Order::new(policy, domains(&config.frames()), u64::from(options.dram_pages));
+    let order = Order::new(policy, domains(&config.frames()), u64::from(local_pages) + u64::from(dram_pages));
     Paging::new(config, order)
 }
 
 fn options_text(options: &CoreOptions) -> String {
-    let CoreOptions { evict, prefetch, drop_behind, dram_pages, swap_pages } = options;
+    let CoreOptions { evict, prefetch, drop_behind, local_pages, dram_pages, swap_pages } = options;
     let evict = evict.map_or("kernel", evict::Named::name);
     let drop_behind = u8::from(*drop_behind);
-    format!("{evict} {prefetch} {drop_behind} {dram_pages} {swap_pages}")
+    format!("{evict} {prefetch} {drop_behind} {local_pages} {dram_pages} {swap_pages}")
 }
 
 /// An act, without its ticket.

@@ -14,20 +14,16 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tiermem_policy::paging::Granules;
 use tiermem_sys::agent::{self, Agent, AgentError};
 use tiermem_sys::control_group::{Group, Hierarchy};
 use tiermem_sys::pidfd::PidFd;
-use tiermem_sys::smaps::{Clear, Smaps, Usage};
+use tiermem_sys::smaps::{Clear, Smaps};
 
-/// Mappings that a process is divided into at most: the kernel allows 65,530 by default (`vm.max_map_count`), and the program needs some.
-const GRANULES_MAX: u64 = 48 << 10;
 /// How often it is tried to divide a range.
 const TRIES: u32 = 3;
 /// How soon a process is tried again that could have no agent.
 const TRIED_APART: Duration = Duration::from_secs(1);
-/// A range of which so small a part is in memory was reserved, not used, and stays whole where it is larger than [`RESERVED_BYTES`].
-const USED_ONE_OF: u64 = 16;
-const RESERVED_BYTES: u64 = 64 << 20;
 /// How soon it is noticed that a program has gone.
 const TICK: Duration = Duration::from_millis(50);
 /// What it costs a program to set the bit of a page anew, in a virtual machine.
@@ -119,8 +115,7 @@ struct Looker {
 struct Looked {
     smaps: Smaps,
     agent: Agent,
-    /// That of the process; it only grows, so that what was divided stays as it is.
-    granule_bytes: u64,
+    granules: Granules,
     /// Ranges that were one mapping at the last look, and how often in a row: what cannot be divided is left alone.
     whole: BTreeMap<(u64, u64), u32>,
     /// Whether references were cleared before, so that they tell something.
@@ -196,8 +191,8 @@ impl Looker {
             }
         }
         let smaps = Smaps::open(pid).map_err(|error| format!("process {pid}: {error}"))?;
-        let granule_bytes = self.granule_bytes;
-        Ok(Looked { smaps, agent, granule_bytes, whole: BTreeMap::new(), is_cleared: false })
+        let granules = Granules::of(self.granule_bytes);
+        Ok(Looked { smaps, agent, granules, whole: BTreeMap::new(), is_cleared: false })
     }
 }
 
@@ -205,7 +200,7 @@ impl Looked {
     /// Tells each range in which something was used, with the bytes that were, and forgets it. Returns the number of mappings.
     fn look(&mut self, mut tell: impl FnMut((u64, u64), u64)) -> io::Result<u64> {
         let (mut whole, mut mappings, mut used) = (BTreeMap::new(), 0_u64, Vec::new());
-        let (granule_bytes, before) = (self.granule_bytes, &self.whole);
+        let (granules, before) = (self.granules, &self.whole);
         self.smaps.read(|usage| {
             mappings += 1;
             if !usage.is_private_memory || usage.resident_bytes == 0 {
@@ -215,7 +210,7 @@ impl Looked {
                 used.push(((usage.start, usage.end), usage.referenced_bytes));
             }
             let range = (usage.start, usage.end);
-            if usage.end - usage.start > granule_bytes && is_used(&usage) {
+            if granules.divide(usage.end - usage.start, usage.resident_bytes) {
                 whole.insert(range, before.get(&range).map_or(0, |looks| looks + 1));
             }
         })?;
@@ -232,21 +227,12 @@ impl Looked {
         let new: Vec<(u64, u64)> =
             self.whole.iter().filter(|(_, looks)| **looks < TRIES).map(|(range, _)| *range).collect();
         let bytes: u64 = new.iter().map(|(start, end)| end - start).sum();
-        let Some(room) = GRANULES_MAX.checked_sub(mappings).filter(|room| *room > 0) else { return };
-        while bytes / self.granule_bytes > room {
-            self.granule_bytes *= 2;
-        }
+        let Some(granule_bytes) = self.granules.size(bytes, mappings) else { return };
         for (start, end) in new {
             // Granules are counted from address 0, so that the same page is always in the same one.
-            if let Err(AgentError::Lost(_)) = self.agent.split(start, end - start, self.granule_bytes, 0) {
+            if let Err(AgentError::Lost(_)) = self.agent.split(start, end - start, granule_bytes, 0) {
                 return;
             }
         }
     }
-}
-
-/// Whether a range is used, and not only reserved.
-fn is_used(usage: &Usage) -> bool {
-    let bytes = usage.end - usage.start;
-    bytes <= RESERVED_BYTES || usage.resident_bytes >= bytes / USED_ONE_OF
 }

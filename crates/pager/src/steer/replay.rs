@@ -112,6 +112,7 @@ fn options(begins: &str, line: &str) -> Option<CoreOptions> {
         evict: if evict == "kernel" { None } else { Some(evict.parse().ok()?) },
         prefetch: prefetch.parse().ok()?,
         drop_behind: flag(words.next()?)?,
+        local_pages: number(words.next())?,
         dram_pages: number(words.next())?,
         swap_pages: number(words.next())?,
     };
@@ -198,10 +199,24 @@ mod tests {
     use tiermem_policy::{evict, prefetch};
 
     /// A log of a program that sweeps and jumps, with refusals, scans and a limit that changes.
-    fn log(evict: Option<evict::Named>, prefetch: prefetch::Named, is_changed: bool) -> (String, Counts) {
-        let path = std::env::temp_dir()
-            .join(format!("tiermem-pager-log-{}-{prefetch}-{evict:?}-{is_changed}", std::process::id()));
-        let options = CoreOptions { evict, prefetch, drop_behind: false, dram_pages: 256, swap_pages: 4096 };
+    fn log(
+        evict: Option<evict::Named>,
+        prefetch: prefetch::Named,
+        local_pages: u32,
+        is_changed: bool,
+    ) -> (String, Counts) {
+        let path = std::env::temp_dir().join(format!(
+            "tiermem-pager-log-{}-{prefetch}-{evict:?}-{local_pages}-{is_changed}",
+            std::process::id()
+        ));
+        let options = CoreOptions {
+            evict,
+            prefetch,
+            drop_behind: false,
+            local_pages,
+            dram_pages: 256,
+            swap_pages: 4096,
+        };
         let mut core = Logged::new(&options).unwrap();
         core.log_to(&path, &options).unwrap();
         let mut rng = Rng::seeded(3);
@@ -225,6 +240,9 @@ mod tests {
                 in_swap.fill(false);
             }
             core.on(Event::Fault { page, major: in_swap[page as usize], write: false }, now, &mut acts);
+            if now % 10 == 0 {
+                core.on(Event::Referenced { first: 320, pages_log2: 5 }, now, &mut acts);
+            }
             if now % 64 == 0 {
                 core.on(Event::Step { budget: 64 }, now, &mut acts);
             }
@@ -241,7 +259,10 @@ mod tests {
             while !acts.is_empty() {
                 for act in std::mem::take(&mut acts) {
                     let outcome = if rng.below(10) == 0 { Outcome::Refused } else { Outcome::Done };
-                    if let (Act::PageOut { page, .. }, Outcome::Done) = (&act, outcome) {
+                    let swap_tier = if local_pages > 0 { 2 } else { 1 };
+                    if let (Act::PageOut { page, to, .. }, Outcome::Done) = (&act, outcome)
+                        && to.is_none_or(|to| to >= swap_tier)
+                    {
                         in_swap[*page as usize] = true;
                     }
                     core.on(Event::Settled { ticket: act.ticket(), outcome }, now, &mut acts);
@@ -258,7 +279,7 @@ mod tests {
     fn the_same_events_give_the_same_acts() {
         for evict in [None, Some(evict::Named::Lru), Some(evict::Named::Random), Some(evict::Named::Lhd)] {
             for prefetch in prefetch::Named::ALL {
-                let (text, counts) = log(evict, prefetch, false);
+                let (text, counts) = log(evict, prefetch, 0, false);
                 let replayed = replay(text.as_bytes()).unwrap();
                 assert_eq!(replayed.counts, counts);
                 let acts = text.lines().filter(|line| line.starts_with('>')).count() as u64;
@@ -272,17 +293,31 @@ mod tests {
     }
 
     #[test]
-    fn a_log_tells_of_a_core_in_the_place_of_another() {
-        let (text, counts) = log(Some(evict::Named::Lru), prefetch::Named::None, true);
+    fn pages_of_a_pool_change_places_in_the_log() {
+        let (text, counts) = log(Some(evict::Named::Lfu), prefetch::Named::None, 100, false);
+        assert!(text.contains(" 0 100 256 4096\n"));
         let replayed = replay(text.as_bytes()).unwrap();
         assert_eq!(replayed.counts, counts);
-        let at = text.find("\ncore sieve none 0 256 4096\n").unwrap();
+        assert!(
+            counts.moved_up > 0 && counts.moved_down > 0 && counts.paged_out > counts.moved_down,
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn a_log_tells_of_a_core_in_the_place_of_another() {
+        let (text, counts) = log(Some(evict::Named::Lru), prefetch::Named::None, 0, true);
+        let replayed = replay(text.as_bytes()).unwrap();
+        assert_eq!(replayed.counts, counts);
+        let at = text.find("\ncore sieve none 0 0 256 4096\n").unwrap();
         let acts_before = text[..at].lines().filter(|line| line.starts_with('>')).count() as u64;
         assert!(acts_before > 0 && replayed.acts > acts_before);
         // Another policy decides otherwise, and an act of the core before cannot be settled any more.
         let other = replay(text.replacen("core sieve", "core random", 1).as_bytes()).unwrap_err();
         assert!(matches!(other, ReplayError::Differs { .. }), "{other}");
-        for wrong in ["core lru none 0 0 0", "core lru none 0 256", "core lru none 0 256 4096\n5 done 0"] {
+        for wrong in
+            ["core lru none 0 0 0 0", "core lru none 0 256 4096", "core lru none 0 0 256 4096\n5 done 0"]
+        {
             let text = format!("{}\n{wrong}\n", &text[..at]);
             assert!(matches!(replay(text.as_bytes()).unwrap_err(), ReplayError::Line { .. }), "{wrong}");
         }
@@ -290,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_decision_that_differs_is_told_with_its_line() {
-        let (text, _) = log(Some(evict::Named::Lru), prefetch::Named::None, false);
+        let (text, _) = log(Some(evict::Named::Lru), prefetch::Named::None, 0, false);
         let lines: Vec<&str> = text.lines().collect();
         let at = lines.iter().position(|line| line.starts_with("> out")).unwrap();
         let with = |line: Option<&str>| {

@@ -33,6 +33,17 @@ pub struct Spaces {
     guests: BTreeSet<u32>,
 }
 
+/// Where a page is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Its process.
+    pub process: &'a Arc<PidFd>,
+    /// The number of that.
+    pub pid: u32,
+    /// Its address there.
+    pub address: u64,
+}
+
 /// One process.
 #[derive(Debug)]
 struct Space {
@@ -119,10 +130,11 @@ impl Spaces {
         Some(at)
     }
 
-    /// The process of a page, and its address there.
-    pub fn place_of(&self, page: u64) -> (&Arc<PidFd>, u64) {
+    /// Where a page is.
+    pub fn place_of(&self, page: u64) -> Place<'_> {
         let (at, address) = ((page >> SPACE_LOG2) as usize, (page & ((1 << SPACE_LOG2) - 1)) << PAGE_LOG2);
-        (&self.spaces[at].process, address)
+        let Space { pid, process, .. } = &self.spaces[at];
+        Place { process, pid: *pid, address }
     }
 
     /// Whether two pages are of one process.
@@ -281,7 +293,7 @@ mod tests {
         let mut spaces = Spaces::default();
         let boxed = Box::new([1_u8; 4096]);
         let page = spaces.page(own, boxed.as_ptr().addr() as u64).unwrap();
-        assert_eq!(spaces.place_of(page).1, boxed.as_ptr().addr() as u64 & !4095);
+        assert_eq!(spaces.place_of(page).address, boxed.as_ptr().addr() as u64 & !4095);
         // Code lies in a file.
         assert_eq!(spaces.page(own, own_memory_is_steered_and_files_are_not as fn() as usize as u64), None);
         assert_eq!(spaces.page(u32::MAX, 0x1000), None);

@@ -98,6 +98,15 @@ impl Config {
         }
     }
 
+    /// The same with a pool: local memory of `local_pages`, which fills first and gives its pages to nobody but the memory below it, then
+    /// `remote_pages` with watermarks of another node. Pages leave for swap from there alone.
+    pub fn pool(local_pages: u32, remote_pages: u32, swap_pages: u32) -> Self {
+        let mut config = Config::kernel(remote_pages, swap_pages);
+        config.tiers.insert(0, TierConfig::memory(local_pages));
+        config.arrival = Arrival::Spill;
+        config
+    }
+
     /// The tier in place from which pages leave memory as others come: see [`Arrival`].
     pub fn turnover_tier(&self) -> usize {
         match self.arrival {

@@ -13,20 +13,30 @@
 const LOOKS_OF_DRAM: u64 = 32;
 /// One part in this number of one processor may be taken.
 const SHARE: u64 = 10;
+/// In a pool pages change places by how often they are used also where none comes, so there is one look in this time at least.
+const POOL_APART_NS: u64 = 1_000_000_000;
 
 /// When the next look is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookPace {
     /// When the last one ended, what it took, and how many pages had come by then.
     last: Option<(u64, u64, u64)>,
+    is_of_pool: bool,
 }
 
 impl LookPace {
+    /// For the pages of a pool.
+    pub fn of_pool() -> Self {
+        LookPace { is_of_pool: true, ..LookPace::default() }
+    }
+
     /// Whether one is due. `come_pages` is how many pages have come to DRAM in all.
     pub fn is_due(&self, now_ns: u64, come_pages: u64, dram_pages: u32) -> bool {
         let Some((at_ns, took_ns, before_pages)) = self.last else { return true };
-        let has_time = now_ns.saturating_sub(at_ns) >= took_ns.saturating_mul(SHARE);
-        has_time && come_pages.saturating_sub(before_pages) >= u64::from(dram_pages) / LOOKS_OF_DRAM
+        let elapsed_ns = now_ns.saturating_sub(at_ns);
+        let has_time = elapsed_ns >= took_ns.saturating_mul(SHARE);
+        let has_come = come_pages.saturating_sub(before_pages) >= u64::from(dram_pages) / LOOKS_OF_DRAM;
+        has_time && (has_come || self.is_of_pool && elapsed_ns >= POOL_APART_NS)
     }
 
     /// One that ended then has taken so much of a processor, for tiermem and for the program.
@@ -50,5 +60,15 @@ mod tests {
         assert!(!pace.is_due(u64::MAX, 50, 1600));
         pace.has_looked(0, u64::MAX, 0);
         assert!(!pace.is_due(1 << 60, 1 << 40, 1600));
+    }
+
+    #[test]
+    fn a_pool_is_looked_at_where_nothing_comes_as_well() {
+        let mut pace = LookPace::of_pool();
+        pace.has_looked(0, 10, 50);
+        assert!(pace.is_due(100, 100, 1600) && !pace.is_due(POOL_APART_NS - 1, 50, 1600));
+        assert!(pace.is_due(POOL_APART_NS, 50, 1600));
+        pace.has_looked(0, POOL_APART_NS, 50);
+        assert!(!pace.is_due(POOL_APART_NS, 50, 1600));
     }
 }

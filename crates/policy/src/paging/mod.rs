@@ -26,7 +26,8 @@
 //!
 //! **References come as they can be had.** A fault is told exactly, and so is the first use of a page that was fetched ahead: it
 //! lies in the swap cache and is not mapped, so its first use is a minor fault. Other uses are told by the granule, at each look
-//! ([`Event::Referenced`]); [`LookPace`] says when. A trace tells each ([`Event::Used`]).
+//! ([`Event::Referenced`]); [`LookPace`] says when, and [`Granules`] which ones. [`ScanPace`] says when pages are
+//! scanned. A trace tells each ([`Event::Used`]).
 //!
 //! **Pages.** A page is a number: its address over the size of a page, with the number of its process above that where there are
 //! several. It has a frame from when it is first present until its range is unmapped. A mapping costs nothing, and needs no event:
@@ -38,6 +39,8 @@
 //!
 //! **Dropping behind** ([`behind`]). Passes over more memory than DRAM holds drop what they have passed, where that is needed later than
 //! what else lies in DRAM. So a part of such memory stays, whoever reclaims.
+//!
+//! **What was written** ([`Written`]) and is still charged is given up.
 //!
 //! **Files** ([`swappiness`]). Fetching ahead must not drive the kernel to take the program's code instead.
 //!
@@ -64,6 +67,7 @@ mod counts;
 mod event;
 mod fetch_back;
 mod follow_plan;
+mod granules;
 mod look_pace;
 mod machine;
 mod page_map;
@@ -75,18 +79,23 @@ mod planned;
 mod reconcile;
 mod refaults;
 mod room;
+mod scan_pace;
 mod swappiness;
 mod sweeps;
 mod wishes;
+mod written;
 
 pub use config::{Config, GRANULE_BYTES, LOOK_NS, Reclaim, Watermarks};
 pub use counts::Counts;
 pub use event::{Act, Event, PageState};
+pub use granules::Granules;
 pub use look_pace::LookPace;
 pub use machine::Paging;
 pub use page_range::PageRange;
 pub use planned::Role;
 pub use refaults::{MoreDram, Saved};
+pub use scan_pace::ScanPace;
 pub use swappiness::SwappinessAdvice;
+pub use written::Written;
 
 pub use crate::moves::{Outcome, Ticket};

@@ -6,6 +6,7 @@
 //! A limit holds what is charged from then on: pages of a process that is moved into a group stay with the group that they were
 //! charged to.
 
+mod by_node;
 mod error;
 mod events;
 mod files;

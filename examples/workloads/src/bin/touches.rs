@@ -9,7 +9,7 @@ use tiermem_workloads::{PageSize, Pages, Rng, major_faults, mix, settings_and_fl
 
 fn main() {
     let (
-        [count, touches, hot_pages, hot_touches, writes, seed],
+        [count, touches, hot_pages, hot_from, hot_touches, writes, seed],
         [is_scattered, checks_all, tells_order, is_huge, is_small],
     ) = settings_and_flags(
         "Fills pages of memory and touches them at random, most of the time the same part of them, and checks every byte of each that \
@@ -18,6 +18,7 @@ fn main() {
             ("pages", 65_536, "pages of 4 KiB"),
             ("touches", 262_144, "how often it touches one"),
             ("hot-pages", 30, "of 100 pages, those that are hot"),
+            ("hot-from", 0, "of 100 pages, those before the first hot one, where these lie side by side"),
             ("hot-touches", 80, "of 100 touches, those that go to hot pages"),
             ("writes", 0, "of 100 touches, those that write the page anew"),
             ("seed", 1, "of the random numbers"),
@@ -38,7 +39,8 @@ fn main() {
         exit(1);
     }
     let count = count.max(1);
-    let mut draw = Draw::new(count, (hot_pages, hot_touches, writes), is_scattered, seed);
+    let parts = (hot_pages, hot_from, hot_touches, writes);
+    let mut draw = Draw::new(count, parts, is_scattered, seed);
     if tells_order {
         return tell(&mut draw, touches);
     }
@@ -86,15 +88,16 @@ struct Draw {
 }
 
 impl Draw {
-    /// Percentages: of pages that are hot, of touches that go there, of touches that write.
+    /// Percentages: of pages that are hot, of pages before those, of touches that go there, of touches that write.
     fn new(
         count: u64,
-        (hot_pages, hot_touches, writes): (u64, u64, u64),
+        (hot_pages, hot_from, hot_touches, writes): (u64, u64, u64, u64),
         is_scattered: bool,
         seed: u64,
     ) -> Self {
         let mut rng = Rng::new(seed);
         let mut places: Vec<u32> = (0..count as u32).collect();
+        places.rotate_left((count * hot_from.min(99) / 100) as usize);
         if is_scattered {
             (1..places.len()).rev().for_each(|at| places.swap(at, rng.below(at as u64 + 1) as usize));
         }

@@ -1,7 +1,6 @@
 //! `tiermem sim frames`: page faults of a trace, for eviction policies and prefetchers.
 
 mod by_tier;
-mod pool;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -23,9 +22,9 @@ use tiermem_sim::frames::{
 };
 use tiermem_trace::{Spec, recording};
 
-use self::pool::Pool;
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
+use crate::pool::Pool;
 use crate::run::references::granule;
 use crate::source::TraceArgs;
 use crate::{plan, tiers};

@@ -9,9 +9,7 @@
 //! its list. How much it is is not told. What no process has mapped is; but that is also what the kernel has read along with page faults. So
 //! what a reclaim does not take is taken to be that.
 
-use tiermem_policy::paging::Counts;
-
-use super::memory_use::MemoryUse;
+use super::counts::Counts;
 
 const PAGE_BYTES: u64 = 4096;
 /// What was written is given up when it is one part in this number of DRAM.
@@ -30,9 +28,9 @@ pub struct Written {
 }
 
 impl Written {
-    /// What the kernel is to reclaim now, if anything.
-    pub fn due(&mut self, memory: &MemoryUse, counts: Counts, dram_bytes: u64) -> Option<u64> {
-        let unmapped_bytes = unmapped_bytes(memory, counts);
+    /// What the kernel is to reclaim now, if anything. `settled_bytes` lie in DRAM, are mapped by no process, and are not being written.
+    pub fn due(&mut self, settled_bytes: u64, counts: Counts, dram_bytes: u64) -> Option<u64> {
+        let unmapped_bytes = without_fetched_ahead(settled_bytes, counts);
         self.other_bytes = self.other_bytes.min(unmapped_bytes);
         self.other_bytes -= self.other_bytes / FORGET_ONE_OF;
         let written_bytes = unmapped_bytes - self.other_bytes;
@@ -40,20 +38,20 @@ impl Written {
         is_enough.then_some(written_bytes.min((dram_bytes / AT_ONCE_ONE_OF).max(PAGE_BYTES)))
     }
 
-    /// So much was to be reclaimed, and was or not.
-    pub fn has_reclaimed(&mut self, bytes: u64, (before, after): (&MemoryUse, &MemoryUse), counts: Counts) {
-        let (before_bytes, after_bytes) = (unmapped_bytes(before, counts), unmapped_bytes(after, counts));
+    /// So much was to be reclaimed, and was or not: `settled_bytes` before and after.
+    pub fn has_reclaimed(&mut self, bytes: u64, settled_bytes: (u64, u64), counts: Counts) {
+        let (before_bytes, after_bytes) =
+            (without_fetched_ahead(settled_bytes.0, counts), without_fetched_ahead(settled_bytes.1, counts));
         if before_bytes.saturating_sub(after_bytes) < bytes / 2 {
             self.other_bytes = after_bytes;
         }
     }
 }
 
-/// What no process has mapped, is not on its way, and was not fetched ahead: that is needed.
-fn unmapped_bytes(memory: &MemoryUse, counts: Counts) -> u64 {
+/// Without what was fetched ahead and not used yet: that is needed.
+fn without_fetched_ahead(settled_bytes: u64, counts: Counts) -> u64 {
     let Counts { prefetched, prefetch_used, prefetch_unused, .. } = counts;
-    let ahead_bytes = prefetched.saturating_sub(prefetch_used + prefetch_unused) * PAGE_BYTES;
-    memory.unmapped_bytes.saturating_sub(ahead_bytes + memory.writing_bytes)
+    settled_bytes.saturating_sub(prefetched.saturating_sub(prefetch_used + prefetch_unused) * PAGE_BYTES)
 }
 
 #[cfg(test)]
@@ -62,42 +60,35 @@ mod tests {
 
     const DRAM_BYTES: u64 = 128 * 100 * PAGE_BYTES;
 
-    fn memory(unmapped: u64, writing: u64) -> MemoryUse {
-        let (unmapped_bytes, writing_bytes) = (unmapped * PAGE_BYTES, writing * PAGE_BYTES);
-        MemoryUse { unmapped_bytes, writing_bytes, ..MemoryUse::default() }
-    }
-
-    fn due(written: &mut Written, unmapped: u64, writing: u64, counts: Counts) -> Option<u64> {
-        written.due(&memory(unmapped, writing), counts, DRAM_BYTES).map(|bytes| bytes / PAGE_BYTES)
+    fn due(written: &mut Written, settled: u64, counts: Counts) -> Option<u64> {
+        written.due(settled * PAGE_BYTES, counts, DRAM_BYTES).map(|bytes| bytes / PAGE_BYTES)
     }
 
     #[test]
     fn what_was_written_is_given_up_and_what_stays_is_something_else() {
         let (mut written, none) = (Written::default(), Counts::default());
-        assert_eq!(due(&mut written, 99, 0, none), None);
-        assert_eq!(due(&mut written, 1150, 0, none), Some(800));
+        assert_eq!(due(&mut written, 99, none), None);
+        assert_eq!(due(&mut written, 1150, none), Some(800));
         // All that it took was unmapped, and more has been written meanwhile.
-        written.has_reclaimed(800 * PAGE_BYTES, (&memory(1150, 0), &memory(500, 0)), none);
-        assert_eq!(due(&mut written, 500, 0, none), Some(500));
+        written.has_reclaimed(800 * PAGE_BYTES, (1150 * PAGE_BYTES, 500 * PAGE_BYTES), none);
+        assert_eq!(due(&mut written, 500, none), Some(500));
         // It took what is mapped.
-        written.has_reclaimed(500 * PAGE_BYTES, (&memory(500, 0), &memory(400, 0)), none);
-        assert_eq!(due(&mut written, 450, 0, none), None);
-        assert_eq!(due(&mut written, 550, 0, none), Some(162));
+        written.has_reclaimed(500 * PAGE_BYTES, (500 * PAGE_BYTES, 400 * PAGE_BYTES), none);
+        assert_eq!(due(&mut written, 450, none), None);
+        assert_eq!(due(&mut written, 550, none), Some(162));
         // What was something else has gone, and is tried again in time.
-        assert_eq!(due(&mut written, 64, 0, none), None);
-        assert_eq!(due(&mut written, 163, 0, none), Some(100));
+        assert_eq!(due(&mut written, 64, none), None);
+        assert_eq!(due(&mut written, 163, none), Some(100));
         written.other_bytes = 1000 * PAGE_BYTES;
-        assert!((0..10).any(|_| due(&mut written, 1000, 0, none).is_some()));
+        assert!((0..10).any(|_| due(&mut written, 1000, none).is_some()));
     }
 
     #[test]
-    fn what_is_on_its_way_or_was_fetched_ahead_stays() {
-        assert_eq!(due(&mut Written::default(), 150, 100, Counts::default()), None);
-        assert_eq!(due(&mut Written::default(), 200, 100, Counts::default()), Some(100));
+    fn what_was_fetched_ahead_stays() {
         let ahead = Counts { prefetched: 90, prefetch_used: 20, prefetch_unused: 10, ..Counts::default() };
-        assert_eq!(due(&mut Written::default(), 159, 0, ahead), None);
-        assert_eq!(due(&mut Written::default(), 160, 0, ahead), Some(100));
+        assert_eq!(due(&mut Written::default(), 159, ahead), None);
+        assert_eq!(due(&mut Written::default(), 160, ahead), Some(100));
         // More than were looked at: they have come since.
-        assert_eq!(due(&mut Written::default(), 150, 200, ahead), None);
+        assert_eq!(due(&mut Written::default(), 50, ahead), None);
     }
 }
