@@ -31,6 +31,8 @@ class Arm:
 AS_IT_COMES = Arm("swap as it comes", "swap")
 TUNED = tuple(Arm(f"swap, page-cluster {cluster}, not rotating", "swap", cluster, 0) for cluster in CLUSTERS)
 STEERED = Arm("kernel", "kernel")
+# What it costs to be watched, where nothing is fetched.
+WATCHED = Arm("kernel, nothing fetched", "kernel", steering=("--prefetch", "none"))
 BY_GRANULE = Arm("kernel, lru by granule", "kernel", steering=("--evict", "lru", "--references", "granule"))
 COMPRESSED = (Arm("swap, zram", "swap", compressed="zram"), Arm("swap, zswap", "swap", compressed="zswap"))
 # The one of TUNED that does best, and a database under its own limit.

@@ -8,7 +8,7 @@ tiermem, beside the time that fio needs for the bytes that cannot stay.
 A round runs every arm once, and fio, in an order that turns by one with each round. An arm is `tiermem run --how swap|kernel` with the
 machine's own settings, or --how swap with vm.page-cluster set and the device told as not rotating: swap then reads ahead by address, not by
 place on the disk; or with swap on zram, or behind zswap, whose memory comes on top of the limit. `lru by granule` is a policy of tiermem's that
-hears which granules were used.
+hears which granules were used. `nothing fetched` is steered without a prefetcher: its page faults take what being watched makes of them.
 
 A sweep is judged by the median of its passes but the first, against what a pass has to move at least: the bytes that have no room, by fio
 (256 KiB, depth 4, direct, same file system). With each page written they are written as well, half and half. Touches at random (256 MiB,
@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arms import AS_IT_COMES, BY_GRANULE, COMPRESSED, STEERED, TUNED, Arm, call
+from arms import AS_IT_COMES, BY_GRANULE, COMPRESSED, STEERED, TUNED, WATCHED, Arm, call
 from machine import Settings, wait_for_no_swap
 
 TOUCHES_OF_A_PAGE = 4
@@ -59,7 +59,7 @@ WORKLOADS = (
     Workload("touches", "touches", (), None),
     Workload("touches, scattered", "touches", ("--scattered",), None),
 )
-ARMS = (AS_IT_COMES, *TUNED, STEERED, BY_GRANULE, *COMPRESSED)
+ARMS = (AS_IT_COMES, *TUNED, STEERED, WATCHED, BY_GRANULE, *COMPRESSED)
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,8 @@ def rounds(setting: Setting, settings: Settings, args: argparse.Namespace) -> It
 def table(rows: list[dict[str, Any]]) -> str:
     """Medians, all values, and how each arm stands to fio and to swap as it comes and at its best."""
     lines = [
-        "| workload | R | arm | seconds | all values | of fio's | of swap as it comes | of swap at its best | major faults |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| workload | R | arm | seconds | all values | of fio's | of swap as it comes | of swap at its best | major faults | a fault, p50, us |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     cells: dict[tuple[str, float], dict[str, list[dict[str, Any]]]] = {}
     for row in rows:
@@ -177,7 +177,9 @@ def table(rows: list[dict[str, Any]]) -> str:
             values = ", ".join(f"{run['seconds']:.3f}" for run in sorted(runs, key=lambda run: run["round"]))
             ratios = [f"{seconds[arm] / rival:.2f} x" if rival else "" for rival in against]
             counted = f"{statistics.median(faults):.0f}" if faults else ""
-            line = [workload, f"{overcommit:g}", arm, f"**{seconds[arm]:.3f}**", values, *ratios, counted]
+            times = [run["fault_p50_us"] for run in runs if run.get("fault_p50_us") is not None]
+            time_us = f"{statistics.median(times):.1f}" if times else ""
+            line = [workload, f"{overcommit:g}", arm, f"**{seconds[arm]:.3f}**", values, *ratios, counted, time_us]
             lines.append(f"| {' | '.join(line)} |")
     return "\n".join(lines) + "\n"
 

@@ -176,7 +176,7 @@ def test_memory_that_is_only_reserved_counts_nothing() -> None:
         (["--dram", "64MiB", "--flash", "/var/tmp=4KiB"], "are too few"),
         (["--overcommit", "0.5", "--required", "1GiB"], "is not a ratio from 1 to 1000"),
         (["--tier", "flash=1GiB"], "a program needs DRAM"),
-        (["--tier", "dram=64MiB", "--tier", "cxl=64MiB"], "dram=SIZE, with --pool tiers numa=SIZE"),
+        (["--tier", "dram=64MiB", "--tier", "compressed=64MiB"], "dram=SIZE, with --pool tiers numa=SIZE"),
         (["--tier", "dram=64MiB", "--tier", "numa=64MiB"], "takes --pool tiers"),
         (["--dram", "64MiB", "--pool", "tiers"], "a pool has memory of two nodes"),
         (["--dram", "64MiB", "--pool", "100:0"], "a pool has memory of two nodes"),

@@ -45,6 +45,10 @@ def test_a_policy_that_hears_of_uses_keeps_what_is_used(tmp_path: pathlib.Path) 
     assert told["major_faults"] < 0.93 * faults["major_faults"], (told["major_faults"], faults["major_faults"])
     # At the limit the kernel would choose, to which all pages look unused.
     assert told["kernel_evicted_pages"] < 0.5 * told["major_faults"]
+    # What other policies would have made of the uses that were seen; without references none are.
+    policies = {row["evict"]: row for row in told["policies"]}
+    assert faults["policies"] == [] and len(policies) == 8 and policies["lru"]["granule_bytes"] == 64 << 10
+    assert all(0 < policies["belady"]["faults"] <= row["faults"] <= row["touches"] for row in policies.values()), policies
     assert " referenced " in (tmp_path / "log").read_text()
     same = tiermem("pager", "replay", str(tmp_path / "log"))
     assert same.stdout.endswith(" acts, all the same\n"), same.stdout + same.stderr

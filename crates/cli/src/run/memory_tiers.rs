@@ -11,7 +11,8 @@ use tiermem_pager::cost;
 use tiermem_pager::machine::{Flash, Limits, POOL_PART_BYTES_MIN};
 use tiermem_pager::run::MemoryPool;
 use tiermem_pager::steer::Nodes;
-use tiermem_sys::numa;
+use tiermem_sys::affinity;
+use tiermem_sys::numa::{self, Topology};
 
 use super::required::Required;
 use crate::failure::Failure;
@@ -190,7 +191,12 @@ fn pool(local_bytes: u64, remote: Remote) -> Result<MemoryPool, Failure> {
             "each node of a pool gives at least {least}; give more DRAM, or other parts"
         )));
     }
-    let Some([local, other]) = fast_and_slow(None, remote.node)? else {
+    // The node on whose processors this process may run; a machine may have processors on a node without memory.
+    let topology = Topology::read();
+    let own =
+        affinity::thread_cores().unwrap_or_default().first().and_then(|core| topology.node_of_cpu(*core));
+    let own = own.filter(|node| topology.with_memory().contains(node));
+    let Some([local, other]) = fast_and_slow(own, remote.node)? else {
         return Err(Failure::failed(anyhow!(
             "a pool takes two nodes with memory, and this machine has one; `tiermem sim frames --pool` simulates it"
         )));

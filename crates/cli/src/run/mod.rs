@@ -5,6 +5,7 @@ pub mod memory_tiers;
 pub mod paged;
 mod paged_compare;
 mod paged_more_dram;
+mod paged_policies;
 pub mod paged_report;
 mod placed;
 mod planned;

@@ -73,7 +73,16 @@ Fields of the report with --dram:
     dram_bytes           limit of DRAM
     faults               major faults that are left
     fetched_pages        pages fetched ahead and used that are left
-    wait_s               those faults at the median time of a fault; null if none was measured";
+    wait_s               those faults at the median time of a fault; null if none was measured
+  policies: what policies would have made of the uses that were seen, simulated by granule, without a prefetcher. Empty without
+  --references granule, where uses are not seen
+    evict, dram_bytes    the policy; the limit of DRAM
+    touches              uses of granules: each counts once between two looks
+    faults, faults_low, faults_high
+                         of them those that would not have found their granule in DRAM: as they were told, and in the best and the worst
+                         order between two looks
+    fault_ratio          faults over touches
+    granule_bytes, share size of a granule; the share of all granules that stand for all";
 
 /// How long a program may wait for room, by default.
 const WAIT_WHEN_FULL: Nanos = Nanos(60_000_000_000);

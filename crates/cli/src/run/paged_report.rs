@@ -10,7 +10,7 @@ use tiermem_pager::run::{MeasuredTimes, Report, Slice, TierUse};
 use tiermem_pager::steer::Steered;
 use tiermem_report::paged::{PagedRun, PagedSlice};
 
-use super::paged_more_dram;
+use super::{paged_more_dram, paged_policies};
 use crate::destination::Destination;
 use crate::output::{self, Cell, Format, Rows};
 use crate::print_lines;
@@ -69,6 +69,7 @@ pub fn write(
                 ("tiers", tier_rows(report)),
                 ("slices", slice_rows(&report.slices)),
                 ("more_dram", paged_more_dram::rows(report)),
+                ("policies", paged_policies::rows(report)),
             ];
             output::write_record(&mut out, format, &record_row(report), &lists)?;
             out.flush()

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use tiermem_sys::affinity;
 use tiermem_sys::control_group::Group;
+use tiermem_sys::inherited::without_huge_pages;
 use tiermem_sys::numa::{self, Policy, Topology};
 
 use crate::steer::Nodes;
@@ -19,25 +20,26 @@ pub struct MemoryPool {
 }
 
 impl MemoryPool {
-    /// Has a program that is going to be started take its memory from the remote node, and run on the processors of the local one. What
-    /// belongs to the local node is brought there.
+    /// Has a program that is going to be started take its memory from the remote node, in pages of 4 KiB, and run on those processors of the
+    /// local one that this process may use. What belongs to the local node is brought there.
     ///
     /// Most of what comes to memory while a program is short of it belongs to the remote node, from which pages leave. Taken from the local
     /// node, each page that is read from flash would have to be moved.
     ///
     /// # Errors
-    /// If this process may not use the node, or none of its processors.
+    /// If this process may not use the remote node, or no processor of the local one.
     pub fn prepare(&self, command: &mut Command) -> io::Result<()> {
         let Nodes { local, remote } = self.nodes;
         let remote = Policy::PreferredMany(vec![remote]);
         remote.check()?;
         numa::set_child_policy(command, &remote)?;
-        let cpus = Topology::read().place(local).map(|place| place.cpus.clone()).unwrap_or_default();
-        // A machine may have memory on nodes without processors alone.
-        if !cpus.is_empty() {
-            affinity::pin_child(command, &cpus)?;
-        }
-        Ok(())
+        // A huge page has pages of both nodes, and moves as a whole: it would go to and fro.
+        without_huge_pages(command);
+        let allowed = affinity::thread_cores()?;
+        let topology = Topology::read();
+        let of_node = topology.place(local).map_or(&[][..], |place| &place.cpus);
+        let cores: Vec<u32> = of_node.iter().copied().filter(|core| allowed.contains(core)).collect();
+        affinity::pin_child(command, &cores)
     }
 
     /// The bytes of a group that lie on both nodes, as the kernel tells.

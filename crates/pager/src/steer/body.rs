@@ -26,6 +26,7 @@ use super::looks::{Looks, Seen, Told as LookTold};
 use super::nodes::Nodes;
 use super::plan::PlanFound;
 use super::spaces::Spaces;
+use super::uses::Uses;
 
 /// Between two drains while pages are fetched or leave, and while nothing does at most: whoever only listens wakes seldom. Where faults fill
 /// their room it wakes earlier.
@@ -88,6 +89,8 @@ pub struct Steered {
     pub quarter_more: Saved,
     /// Faults of which nothing is known but that there were some.
     pub events_lost: u64,
+    /// What was seen of uses, where references are told.
+    pub uses: Option<Uses>,
     /// How the plan was followed, if there is one.
     pub plan: Option<PlanFound>,
     /// Why references are not told of each process, if they are asked for and a policy chooses who leaves.
@@ -159,6 +162,7 @@ impl Steering {
             fetcher: Fetcher::start(nodes.map(|nodes| nodes.remote))?,
             core,
             looks: granule_bytes.map(Looks::start).transpose()?,
+            uses: granule_bytes.map(Uses::of),
             look_pace: if nodes.is_some() { LookPace::of_pool() } else { LookPace::default() },
             spaces: Spaces::new(plan),
             nodes,
@@ -222,6 +226,7 @@ struct Body {
     /// If references are to be told, and when.
     looks: Option<Looks>,
     look_pace: LookPace,
+    uses: Option<Uses>,
     core: Logged,
     spaces: Spaces,
     nodes: Option<Nodes>,
@@ -277,6 +282,10 @@ impl Body {
         (self.steered.counts, self.steered.quarter_more) = (counts, quarter_more);
         self.steered.more_dram = self.core.more_dram();
         self.steered.plan = self.spaces.plan_found();
+        self.steered.uses = self.uses.map(|mut uses| {
+            uses.close();
+            uses
+        });
         if let Err(error) = self.core.end() {
             self.steered.log_failed = Some(error.to_string());
         }
@@ -341,6 +350,7 @@ impl Body {
         let now_ms = self.now_ms();
         for fault in faults.drain(..) {
             if let Some(page) = self.spaces.page(fault.pid, fault.address) {
+                self.uses.iter_mut().for_each(|uses| uses.page(page));
                 let event = Event::Fault { page, major: fault.is_major, write: false };
                 self.core.on(event, now_ms, &mut self.acts);
             }
@@ -381,7 +391,9 @@ impl Body {
     /// Brings the core which granules were used, and has them looked at again when that is due.
     fn look(&mut self) {
         let now_ms = self.now_ms();
-        let Body { looks: Some(looks), look_pace, core, acts, spaces, steered, .. } = self else { return };
+        let Body { looks: Some(looks), look_pace, uses, core, acts, spaces, steered, .. } = self else {
+            return;
+        };
         // What has to come to DRAM by itself or is fetched takes the room of what is in it.
         let come_pages =
             |counts: Counts| counts.first_touches + counts.faults + counts.returned + counts.prefetched;
@@ -393,7 +405,9 @@ impl Body {
                     look_pace.has_looked(now_ns, took.as_nanos() as u64, come_pages(core.counts()));
                     steered.references_failed = refused.or(steered.references_failed.take());
                     let pages = ranges.into_iter().filter_map(|(pid, range)| spaces.pages_of(pid, range));
-                    for (first, pages_log2) in pages.flat_map(PageRange::aligned) {
+                    let pages: Vec<PageRange> = pages.collect();
+                    uses.iter_mut().for_each(|uses| uses.looked(pages.iter().copied()));
+                    for (first, pages_log2) in pages.into_iter().flat_map(PageRange::aligned) {
                         core.on(Event::Referenced { first, pages_log2 }, now_ms, acts);
                     }
                 }

@@ -10,9 +10,11 @@ mod nodes;
 mod plan;
 mod replay;
 mod spaces;
+mod uses;
 
 pub use body::{SteerError, Steered, Steering, SteeringOptions, can_steer};
 pub use logged::CoreOptions;
 pub use nodes::Nodes;
 pub use plan::PlanFound;
 pub use replay::{ReplayError, Replayed, replay};
+pub use uses::Uses;

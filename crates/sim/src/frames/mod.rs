@@ -45,6 +45,18 @@ pub enum Order {
     Fixed,
 }
 
+impl Order {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Named(named) => named.name(),
+            Order::Kernel => "kernel",
+            Order::Belady => "belady",
+            Order::Fixed => "fixed",
+        }
+    }
+}
+
 /// What the machine hears of touches that need no fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum References {

@@ -468,13 +468,7 @@ fn write_evictions(path: &Path, frame: Bytes, counts: &Counts) -> io::Result<()>
 }
 
 fn names(setup: Setup) -> [Cell; 2] {
-    let evict = match setup.order {
-        Order::Named(named) => named.name(),
-        Order::Kernel => "kernel",
-        Order::Belady => "belady",
-        Order::Fixed => "fixed",
-    };
-    [evict, setup.prefetch.name()].map(|name| Cell::Text(name.to_owned()))
+    [setup.order.name(), setup.prefetch.name()].map(|name| Cell::Text(name.to_owned()))
 }
 
 /// A row for each size of DRAM, the first without more.
