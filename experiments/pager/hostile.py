@@ -49,11 +49,16 @@ def run(args: argparse.Namespace, program: Path, scratch: Path, evict: str | Non
     how = ["--how", "swap"] if evict is None else ["--how", "kernel", "--evict", evict, "--log", str(log)]
     limits = ["--dram", f"{args.size_mib // 4}MiB", "--flash", f"{args.folder}={FLASH_TIMES * args.size_mib}MiB", "--report", str(report)]
     work = ["--size", f"{args.size_mib}MiB", "--seconds", str(args.seconds), "--threads", str(THREADS), "--folder", str(scratch)]
+    for file in (log, report):
+        file.unlink(missing_ok=True)
     wait_for_no_swap()
     done = subprocess.run([args.tiermem, "run", *how, *limits, "--", program, *work], capture_output=True, text=True, check=False)
     told = json.loads(report.read_text()) if report.exists() else {}
     row = {"evict": evict or "swap alone", "seconds": args.seconds, "size_mib": args.size_mib, "is_right": done.returncode == 0}
-    row |= {"major_faults": told.get("major_faults"), "said": done.stdout.strip() if done.returncode == 0 else done.stdout + done.stderr}
+    if evict is not None:
+        # It may have gone on without steering, or be said why there is no log.
+        row["is_right"] = row["is_right"] and not done.stderr.strip()
+    row |= {"major_faults": told.get("major_faults"), "said": (done.stdout + done.stderr).strip()}
     if evict is not None:
         same = subprocess.run([args.tiermem, "pager", "replay", log], capture_output=True, text=True, check=False)
         counted = re.fullmatch(r"(\d+) events, (\d+) acts, all the same\n", same.stdout)
@@ -66,7 +71,7 @@ def page(rows: list[dict[str, Any]], args: argparse.Namespace) -> str:
     lines = [
         f"`hostile`, {args.size_mib} MiB in a quarter of that, {THREADS} threads, {args.seconds} s under each policy.",
         "",
-        "| who leaves | every byte | major faults | events | acts, replayed alike |",
+        "| who leaves | every byte, steered to the end | major faults | events | acts, replayed alike |",
         "| --- | --- | --- | --- | --- |",
     ]
     for row in rows:

@@ -12,7 +12,7 @@ hears which granules were used. `nothing fetched` is steered without a prefetche
 
 A sweep is judged by the median of its passes but the first, against what a pass has to move at least: the bytes that have no room, by fio
 (256 KiB, depth 4, direct, same file system). With each page written they are written as well, half and half. Touches at random (256 MiB,
-262144 touches, 80% of them to 30% of the pages) are judged by seconds and major faults. Told are medians over the rounds, and all values.
+262144 touches, 80% of them to 30% of the pages, which are filled first, or last, or lie anywhere) are judged by seconds and major faults. Told are medians over the rounds, and all values.
 
 It takes root, changes vm.page-cluster and the device's `rotational` and puts both back, also when it is killed. No other swap may be on.
 Writes passes.csv, passes.json and passes.md.
@@ -57,6 +57,7 @@ WORKLOADS = (
     Workload("sweep", "sweep", (), "read"),
     Workload("sweep, written", "sweep", ("--write",), "rw"),
     Workload("touches", "touches", (), None),
+    Workload("touches, filled last", "touches", ("--hot-from", "70"), None),
     Workload("touches, scattered", "touches", ("--scattered",), None),
 )
 ARMS = (AS_IT_COMES, *TUNED, STEERED, WATCHED, BY_GRANULE, *COMPRESSED)

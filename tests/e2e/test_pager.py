@@ -181,7 +181,7 @@ def test_memory_that_is_only_reserved_counts_nothing() -> None:
         (["--dram", "64MiB", "--pool", "tiers"], "a pool has memory of two nodes"),
         (["--dram", "64MiB", "--pool", "100:0"], "a pool has memory of two nodes"),
         (["--dram", "64MiB", "--pool", "95:5"], "each node of a pool gives at least 4MiB"),
-        (["--dram", "64MiB", "--pool", "50:50", "--evict", "kernel"], "--pool takes a policy, such as --evict lfu"),
+        (["--dram", "64MiB", "--pool", "50:50", "--evict", "kernel"], "--pool takes a policy, such as --evict lfu-da"),
         (["--dram", "64MiB", "--pool", "50:50", "--how", "swap"], "--pool is for --how kernel or auto"),
         (["--pool", "50:50"], "--pool needs a limit of DRAM: --dram 2GiB"),
     ],

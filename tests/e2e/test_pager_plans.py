@@ -24,7 +24,7 @@ def test_a_planned_sweep_reads_less_and_the_log_gives_the_same_acts(plan: pathli
     # Ten passes would read a half each time that a half stays; all of it is read without. Reads are those of the whole machine.
     assert told["prefetched_pages"] < 9 * SWEEP_MIB * 256 * 9 / 10
     text = log.read_text()
-    assert text.startswith("tiermem-pager-log-3 kernel plan 1 ")
+    assert text.startswith("tiermem-pager-log-4 kernel plan 1 ")
     planned = [line.split() for line in text.splitlines() if " planned " in line]
     assert [line[4] for line in planned] == ["held"] * (SWEEP_MIB // 2) + ["up-0"]
     assert int(planned[-1][3]) - int(planned[-1][2]) >= SWEEP_MIB * 256

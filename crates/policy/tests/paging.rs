@@ -6,6 +6,9 @@ mod paging_world;
 use std::collections::{BTreeSet, VecDeque};
 
 use paging_world::{Op, World};
+use tiermem_base::Rng;
+use tiermem_policy::evict::Named;
+use tiermem_policy::evict::any_policy::Order;
 use tiermem_policy::evict::lru::{Bump, Lru};
 use tiermem_policy::frames::{Arrival, References, TierConfig, domains};
 use tiermem_policy::paging::{
@@ -137,6 +140,38 @@ fn the_first_use_of_what_was_fetched_ahead_is_a_minor_fault_and_no_reference() {
     assert_eq!(counts.accuracy(), prefetch_used as f64 / prefetched as f64);
     assert_eq!(counts.coverage(), prefetch_used as f64 / (prefetch_used + faults) as f64);
     assert_eq!(counts.lateness(), prefetch_late as f64 / prefetch_used as f64);
+}
+
+/// The page that leaves first of three that came in this order, after looks that found these pages used.
+fn leaves_first(policy: Named, came: [u64; 3], looks: &[&[u64]]) -> u64 {
+    let mut config = Config { references: Config::references_of(policy), ..Config::kernel(3, 1000) };
+    config.tiers[0] = TierConfig { low: 1, high: 1, ..TierConfig::memory(3) };
+    let order = Order::new(policy, domains(&config.frames()), 3);
+    let (mut paging, mut rng, mut acts) = (Paging::new(config, order).unwrap(), Rng::seeded(0), Vec::new());
+    let mut now = 0;
+    let mut on = |event| {
+        now += 1;
+        paging.on(event, now, &mut rng, &mut acts);
+    };
+    came.into_iter().for_each(|page| on(Event::Fault { page, major: false, write: false }));
+    for used in looks {
+        used.iter().for_each(|page| on(Event::Referenced { first: *page, pages_log2: 0 }));
+    }
+    on(Event::Step { budget: 1 });
+    assert_eq!(acts.len(), 1, "{policy:?}");
+    acts[0].page()
+}
+
+#[test]
+fn who_counts_uses_hears_of_each_look_and_a_list_by_recency_when_a_page_is_to_leave() {
+    let looks: [&[u64]; 3] = [&[0], &[0, 2], &[0, 1, 2]];
+    for policy in [Named::Lfu, Named::LfuDa, Named::S3Fifo] {
+        assert_eq!(leaves_first(policy, [0, 1, 2], &looks), 1, "{policy:?}");
+    }
+    // Where all were used, they are told in the order of addresses; that of their coming stays.
+    for policy in [Named::Lru, Named::Slru, Named::S4Lru] {
+        assert_eq!(leaves_first(policy, [2, 1, 0], &[&[0, 1, 2]]), 2, "{policy:?}");
+    }
 }
 
 #[test]

@@ -79,8 +79,8 @@ Fields of the report with --dram:
     evict, dram_bytes    the policy; the limit of DRAM
     touches              uses of granules: each counts once between two looks
     faults, faults_low, faults_high
-                         of them those that would not have found their granule in DRAM: as they were told, and in the best and the worst
-                         order between two looks
+                         of them those that would not have found their granule in DRAM: in an order between two looks that is drawn, in
+                         the best and in the worst one
     fault_ratio          faults over touches
     granule_bytes, share size of a granule; the share of all granules that stand for all";
 
@@ -190,11 +190,11 @@ impl PagedArgs {
     /// to, and uses have to be told, or no pages would change places.
     fn chooser(&self) -> Result<(Option<evict::Named>, References), Failure> {
         let is_pool = self.memory.pool.is_some();
-        let by_default = if is_pool { Some(evict::Named::Lfu) } else { None };
+        let by_default = if is_pool { Some(evict::Named::LfuDa) } else { None };
         let evict = self.evict.map_or(by_default, |EvictName(evict)| evict);
         if is_pool && evict.is_none() {
             return Err(Failure::usage(anyhow!(
-                "--pool takes a policy, such as --evict lfu: the kernel does not know which node a page belongs to"
+                "--pool takes a policy, such as --evict lfu-da: the kernel does not know which node a page belongs to"
             )));
         }
         let by_granule = References::ByGranule(Bytes(GRANULE_BYTES));

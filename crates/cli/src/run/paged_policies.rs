@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::thread::available_parallelism;
 
-use tiermem_base::{Access, Op};
+use tiermem_base::{Access, Op, Rng};
 use tiermem_pager::run::Report;
 use tiermem_pager::steer::Uses;
 use tiermem_policy::evict::Named;
@@ -48,8 +48,12 @@ fn simulated(uses: &Uses, dram_bytes: u64) -> Option<Vec<Vec<Cell>>> {
     let granules = (dram_bytes as f64 * uses.share() / uses.granule_bytes() as f64) as u64;
     let granules = u32::try_from(granules).ok().filter(|granules| *granules > 0)?;
     // A granule is a frame; its number stands for its address. All hold data: what was read alone would be zeros, which need no flash.
+    // Between two looks the order is not known. In that of addresses, uses of more granules than fit would be sweeps, which they may not be.
+    let mut uses_in_order: Vec<(u32, u64)> = uses.all().collect();
+    uses_in_order.sort_by_cached_key(|(look, granule)| (*look, drawn(*look, *granule)));
     // A granule is a frame; its number stands for its address. All hold data: what is only read would be zeros, which need no flash.
-    let accesses = uses.all().map(|(look, granule)| Ok(Access::new(look.into(), Op::Store, granule, 1)));
+    let accesses =
+        uses_in_order.into_iter().map(|(look, granule)| Ok(Access::new(look.into(), Op::Store, granule, 1)));
     let cut = Cut { in_slices: true, look: Look::Nanos(1), ..Cut::in_order(1) };
     let touches = Touches::of::<Infallible>(accesses, cut).ok().filter(|touches| touches.count() > 0)?;
     let tiers = vec![TierConfig::memory(granules), TierConfig::storage(Id::COUNT_MAX)];
@@ -73,6 +77,11 @@ fn simulated(uses: &Uses, dram_bytes: u64) -> Option<Vec<Vec<Cell>>> {
     // One that cannot be simulated is left out.
     let outcomes = setups.iter().zip(outcomes).filter_map(|(setup, outcome)| Some((setup, outcome.ok()?)));
     Some(outcomes.map(row).collect())
+}
+
+/// The place of a granule among those of its look.
+fn drawn(look: u32, granule: u64) -> u64 {
+    Rng::seeded(granule ^ u64::from(look) << 40).next_u64()
 }
 
 #[cfg(test)]

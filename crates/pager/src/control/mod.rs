@@ -11,4 +11,4 @@ mod server;
 pub use answer::Status;
 pub use client::{AskError, ask};
 pub use request::{Change, Request, RequestError, on_or_off};
-pub use server::Control;
+pub use server::{Control, PoolMemory};

@@ -29,6 +29,15 @@ const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 const TAKEN_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// The memory of a pool, as far as it bounds a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolMemory {
+    /// On the local node, which stays as it is.
+    pub local_bytes: u64,
+    /// That the other node has.
+    pub node_bytes: u64,
+}
+
 /// The socket of a run or an attachment. It is removed with this value; changes that are under way are stopped.
 #[derive(Debug)]
 pub struct Control {
@@ -47,8 +56,7 @@ type Asked = (Change, Sender<()>);
 struct Shared {
     /// The group whose limit is changed; `None`: steering alone holds the size.
     group: Option<Group>,
-    /// Local memory of a pool, which stays as it is.
-    local_bytes: Option<u64>,
+    pool: Option<PoolMemory>,
     status: Mutex<Status>,
     changes: Mutex<Sender<Asked>>,
     /// One change at a time.
@@ -58,11 +66,12 @@ struct Shared {
 }
 
 impl Control {
-    /// Listens at a path, where nothing is or a socket that is left over. `local_bytes`: of the limit of DRAM, the local memory of a pool.
+    /// Listens at a path, where nothing is or a socket that is left over. `pool`: memory of two nodes, if the
+    /// program has that.
     ///
     /// # Errors
     /// If the socket cannot be made.
-    pub fn listen(path: &Path, group: Option<Group>, local_bytes: Option<u64>) -> io::Result<Self> {
+    pub fn listen(path: &Path, group: Option<Group>, pool: Option<PoolMemory>) -> io::Result<Self> {
         // Of one who was killed; names do not come back while somebody has them.
         let _ = fs::remove_file(path);
         let listener = UnixListener::bind(path)?;
@@ -71,7 +80,7 @@ impl Control {
         let (sender, changes) = mpsc::channel();
         let shared = Shared {
             group,
-            local_bytes,
+            pool,
             status: Mutex::default(),
             changes: Mutex::new(sender),
             changing: Mutex::new(()),
@@ -185,9 +194,9 @@ fn set(change: Change, shared: &Shared) -> Result<(), String> {
                     attach to its group: --cgroup PATH"
             .to_owned());
     }
-    if shared.local_bytes.is_some() && change.evict == Some(None) {
+    if shared.pool.is_some() && change.evict == Some(None) {
         return Err("evict=kernel takes a program without a pool: the kernel does not know which node a page belongs to; name a policy, such \
-                    as evict=lfu"
+                    as evict=lfu-da"
             .to_owned());
     }
     if change.asks_for_steering() {
@@ -196,12 +205,14 @@ fn set(change: Change, shared: &Shared) -> Result<(), String> {
     }
     if let Some(dram_bytes) = change.dram_bytes {
         machine::check_dram(dram_bytes).map_err(|error| error.to_string())?;
-        let least_bytes = shared.local_bytes.unwrap_or(0) + machine::POOL_PART_BYTES_MIN;
-        if dram_bytes < least_bytes {
-            let least = Bytes(least_bytes);
-            return Err(format!(
-                "the program has a pool, whose local memory stays as it is; give at least {least}"
-            ));
+        if let Some(PoolMemory { local_bytes, node_bytes }) = shared.pool {
+            let (least, most) = (local_bytes + machine::POOL_PART_BYTES_MIN, local_bytes + node_bytes);
+            if !(least..=most).contains(&dram_bytes) {
+                let (least, most) = (Bytes(least), Bytes(most));
+                return Err(format!(
+                    "the program has a pool, whose local memory stays as it is; with that of the other node it is from {least} to {most}"
+                ));
+            }
         }
     }
     set_limits(change, shared)?;

@@ -8,6 +8,7 @@ use tiermem_sys::control_group::Group;
 use tiermem_sys::inherited::without_huge_pages;
 use tiermem_sys::numa::{self, Policy, Topology};
 
+use crate::control::PoolMemory;
 use crate::steer::Nodes;
 
 /// The memory of two nodes, as a program has it (Yang 2024, section 4.1).
@@ -40,6 +41,12 @@ impl MemoryPool {
         let of_node = topology.place(local).map_or(&[][..], |place| &place.cpus);
         let cores: Vec<u32> = of_node.iter().copied().filter(|core| allowed.contains(core)).collect();
         affinity::pin_child(command, &cores)
+    }
+
+    /// What bounds changes of the limit of DRAM.
+    pub fn bounds(&self) -> PoolMemory {
+        let node = numa::nodes().into_iter().find(|node| node.number == self.nodes.remote);
+        PoolMemory { local_bytes: self.local_bytes, node_bytes: node.map_or(0, |node| node.bytes) }
     }
 
     /// The bytes of a group that lie on both nodes, as the kernel tells.

@@ -24,6 +24,8 @@ pub enum Note {
     },
     /// The program was not steered, or not to its end.
     NotSteered(String),
+    /// Nobody brings pages to the nodes of a pool any more, while the program runs.
+    PoolLeft(String),
     /// The plan was not followed, or not to the end.
     PlanNotFollowed(PlanFound),
     /// References were not told of each process.
@@ -84,6 +86,10 @@ impl fmt::Display for Note {
             Note::NoControl(error) => write!(f, "`tiermem pager set` will not reach it: {error}"),
             Note::NoLog => write!(f, "no log was written: nothing of the program was in swap"),
             Note::NotSteered(reason) => write!(f, "paged by the kernel alone (--how swap): {reason}"),
+            Note::PoolLeft(reason) => write!(
+                f,
+                "pages are brought to their nodes no longer: {reason}; the program goes on, and what comes to memory comes to the other node"
+            ),
             Note::NoFreshCounts { error, evicts } => {
                 write!(f, "the process that keeps the kernel's counts fresh cannot be started: {error}; ")?;
                 f.write_str(match evicts {

@@ -1,6 +1,7 @@
 //! One run of a program: its group and swap are made, it is started there, looked at until it ends, and everything is taken away.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -12,6 +13,7 @@ use tiermem_sys::pidfd::PidFd;
 use super::ended::Cause;
 use super::error::RunError;
 use super::how::AskedHow;
+use super::memory_pool::MemoryPool;
 use super::note::Note;
 use super::report::Report;
 use super::room::WaitOptions;
@@ -20,7 +22,7 @@ use super::supervision::{Settings, Supervision};
 use super::target::Target;
 use crate::control::Control;
 use crate::machine::{Limits, MachineError, Reservation, start_apart};
-use crate::steer::can_steer;
+use crate::steer::{SteerError, can_steer};
 
 /// Characters of a command that a list of runs names.
 const COMMAND_CHARS: usize = 200;
@@ -67,6 +69,11 @@ pub fn run(options: &Options, stop: &Stop) -> Result<(Report, Vec<Note>), RunErr
             Err(error) => (false, vec![Note::NotSteered(error.to_string())]),
         },
     };
+    if let Some(path) = options.steer.log.as_ref().filter(|_| is_steered) {
+        // Steering begins later, when it is too late to tell.
+        let made = File::create(path).map(drop);
+        made.map_err(|source| SteerError::Log { path: path.clone(), source })?;
+    }
     let reservation = Reservation::make(&options.limits, &shown(&options.command))?;
     match run_there(options, &reservation, &mut command, is_steered, stop) {
         Ok(report) => {
@@ -112,8 +119,8 @@ fn run_there(
     let (program, _) = Program::start(command, stop, false).map_err(CaptureError::Program)?;
     let watch = PidFd::open(program.pid()).map_err(CaptureError::Program)?;
     // A program that cannot be controlled while it runs is run all the same.
-    let local_bytes = options.steer.pool.as_ref().map(|pool| pool.local_bytes);
-    if let Ok(control) = Control::listen(&reservation.socket(), Some(group.clone()), local_bytes) {
+    let pool = options.steer.pool.as_ref().map(MemoryPool::bounds);
+    if let Ok(control) = Control::listen(&reservation.socket(), Some(group.clone()), pool) {
         supervision.answer(control);
     }
     // From here on nothing but its own end ends the program.

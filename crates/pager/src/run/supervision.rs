@@ -77,6 +77,8 @@ pub struct Supervision {
     peaks: Peaks,
     /// The most on both nodes of a pool.
     pool_peaks: Option<PoolBytes>,
+    /// It was told that nobody takes care of the pool any more.
+    is_pool_left: bool,
     /// Pages read and written are counted for the machine alone.
     is_of_machine: bool,
     steering: Option<Late>,
@@ -102,6 +104,7 @@ impl Supervision {
             spent_before: own_time(),
             peaks: Peaks::default(),
             pool_peaks: None,
+            is_pool_left: false,
             is_of_machine: false,
             times: Times::new(),
             next_look: begun,
@@ -155,6 +158,12 @@ impl Supervision {
                 steering.processes(&self.target);
                 self.next_processes = begun + PROCESSES_APART;
             }
+        }
+        if let Some(reason) =
+            self.steering_ended().filter(|_| self.settings.steer.pool.is_some() && !self.is_pool_left)
+        {
+            (self.settings.tell)(&Note::PoolLeft(reason.to_owned()));
+            self.is_pool_left = true;
         }
         if let Some(group) = self.target.group() {
             let limits = (self.settings.dram_bytes, self.settings.flash_bytes);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tiermem_policy::paging::{Act, Event, Outcome, Ticket};
 use tiermem_sys::mapping::Pages;
@@ -15,8 +16,9 @@ use super::spaces::Spaces;
 const PAGE_BYTES: u64 = 4096;
 /// Pages of a batch at most: how acts ended is told when all of a batch is done.
 const BATCH_PAGES: usize = 256;
-/// `ESRCH`.
-const NO_SUCH_PROCESS: i32 = 3;
+/// Why pages are not moved that may be moved at another time, or have gone: `ESRCH` and, while a process ends, `EINVAL`; `ENOMEM` where the
+/// node is full.
+const FOR_NOW: [i32; 3] = [3, 22, 12];
 
 /// What is asked of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,11 +137,15 @@ impl Batch {
             ranges.flat_map(|range| (0..range.pages).map(move |at| range.address + at * PAGE_BYTES));
         let addresses: Vec<u64> = addresses.collect();
         let mut status = vec![0; addresses.len()];
+        // Pages are named by the number of their process: one that has ended may have left it to another.
+        if self.process.wait(Duration::ZERO) {
+            return (vec![true; addresses.len()], None);
+        }
         match numa::move_to(self.pid, &addresses, node, &mut status) {
             Ok(_) => (status.iter().map(|status| u32::try_from(*status) != Ok(node)).collect(), None),
             Err(source) => {
-                let has_gone = source.raw_os_error() == Some(NO_SUCH_PROCESS);
-                let error = (!has_gone).then_some(CarryOutError::Move { node, source });
+                let is_for_all = !source.raw_os_error().is_some_and(|error| FOR_NOW.contains(&error));
+                let error = is_for_all.then_some(CarryOutError::Move { node, source });
                 (vec![true; addresses.len()], error)
             }
         }

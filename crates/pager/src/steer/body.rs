@@ -166,6 +166,8 @@ impl Steering {
             look_pace: if nodes.is_some() { LookPace::of_pool() } else { LookPace::default() },
             spaces: Spaces::new(plan),
             nodes,
+            is_new_core: false,
+            misplaced_from: 0,
             options,
             begun: Instant::now(),
             acts: Vec::new(),
@@ -230,6 +232,10 @@ struct Body {
     core: Logged,
     spaces: Spaces,
     nodes: Option<Nodes>,
+    /// The core in place of another knows no page yet.
+    is_new_core: bool,
+    /// Where the search for pages on another node goes on.
+    misplaced_from: u64,
     options: CoreOptions,
     begun: Instant,
     acts: Vec<Act>,
@@ -312,6 +318,7 @@ impl Body {
                     }
                     if is_other_core && self.core.begin_again(&options).is_ok() {
                         self.spaces.tell_plan_anew();
+                        self.is_new_core = true;
                         continue;
                     }
                     let dram_pages = options.dram_pages;
@@ -328,7 +335,8 @@ impl Body {
     }
 
     fn now(&self) -> Told {
-        let quarter_pages = u64::from(self.options.dram_pages / 4);
+        let CoreOptions { local_pages, dram_pages, .. } = self.options;
+        let quarter_pages = (u64::from(local_pages) + u64::from(dram_pages)) / 4;
         Told { counts: self.core.counts(), quarter_more: self.core.saved_by(quarter_pages) }
     }
 
@@ -370,18 +378,26 @@ impl Body {
     /// Brings the core where all pages are.
     fn scan(&mut self) {
         let now_ms = self.now_ms();
-        let Body { core, acts, spaces, nodes, fetcher, .. } = self;
-        let mut present = Vec::new();
-        spaces.scan(|event| {
-            if let (Event::Found { pages, state: PageState::Present }, Some(_)) = (event, &nodes) {
-                present.push(pages);
-            }
-            core.on(event, now_ms, acts);
+        let Body { core, acts, spaces, nodes, is_new_core, misplaced_from, fetcher, .. } = self;
+        let Some(nodes) = nodes else { return spaces.scan(|event| core.on(event, now_ms, acts)) };
+        let mut events = Vec::new();
+        spaces.scan(|event| events.push(event));
+        let present = events.iter().filter_map(|event| match event {
+            Event::Found { pages, state: PageState::Present } => Some(*pages),
+            _ => None,
         });
-        let Some(nodes) = nodes else { return };
+        let present: Vec<PageRange> = present.collect();
+        if std::mem::take(is_new_core) {
+            // It has those local that it hears of first.
+            for pages in nodes.on_local(&present, spaces) {
+                core.on(Event::Found { pages, state: PageState::Present }, now_ms, acts);
+            }
+        }
+        events.into_iter().for_each(|event| core.on(event, now_ms, acts));
         // A page that moves is on its way to where it shall be.
         let tier_of = |page| if core.is_moving(page) { None } else { core.tier(page) };
-        let misplaced = nodes.misplaced(&present, spaces, tier_of);
+        let (misplaced, next) = nodes.misplaced(&present, *misplaced_from, spaces, tier_of);
+        *misplaced_from = next;
         for batch in Batch::of_moves(misplaced, spaces) {
             // Without the thread the next scan finds them again.
             let _ = fetcher.fetch(batch);

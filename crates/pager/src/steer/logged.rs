@@ -141,6 +141,11 @@ impl Logged {
         more_dram
     }
 
+    /// As [`Paging::audit`].
+    pub fn audit(&self) {
+        self.core.audit();
+    }
+
     /// As [`Paging::tier`].
     pub fn tier(&self, page: u64) -> Option<u8> {
         self.core.tier(page)
@@ -213,6 +218,7 @@ fn core(options: &CoreOptions) -> Result<Paging<Order>, ConfigError> {
     config.prefetch = options.prefetch;
     config.drop_behind = options.drop_behind;
     config.reclaim = if options.evict.is_some() { Reclaim::Order } else { Reclaim::Kernel };
+    config.references = options.evict.map_or(config.references, Config::references_of);
     // Where the kernel chooses, the order is not asked.
     let policy = options.evict.unwrap_or(evict::Named::Fifo);
     let order = Order::new(policy, domains(&config.frames()), u64::from(local_pages) + u64::from(dram_pages));

@@ -100,6 +100,9 @@ pub fn replay(log: impl BufRead) -> Result<Replayed, ReplayError> {
     if let Some(act) = acts.get(next) {
         return Err(ReplayError::Differs { line: 0, logged: String::new(), now: act_text(act) });
     }
+    if cfg!(debug_assertions) {
+        core.audit();
+    }
     Ok(Replayed { acts: next as u64, counts: core.counts(), ..replayed })
 }
 

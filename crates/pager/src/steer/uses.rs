@@ -2,7 +2,7 @@
 //!
 //! A use is known by a page fault, or by a look that found something in a granule used. Between two looks the order of uses is not known. A
 //! program that runs for days has more uses than memory should be spent on; then a part of the granules, chosen by their numbers, stands for
-//! all, and is halved each time that there are too many.
+//! all, and is halved each time that there are too many. Where few granules are left, the oldest uses are forgotten.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +12,9 @@ use tiermem_policy::paging::PageRange;
 const USES_MAX: usize = 1 << 19;
 /// A range that was found used as a whole and has more pages is none of granules: it could not be divided.
 const RANGE_PAGES_MAX: u64 = 1 << 14;
+/// Fewer granules do not stand for all.
+const GRANULES_MIN: usize = 1000;
+const THINNED_LOG2_MAX: u32 = 32;
 const PAGE_BYTES: u64 = 4096;
 
 /// Uses of granules.
@@ -60,9 +63,14 @@ impl Uses {
         self.uses.extend(std::mem::take(&mut self.open).into_iter().map(|granule| (look, granule)));
         self.looks = self.looks.saturating_add(1);
         while self.uses.len() > USES_MAX {
-            self.thinned_log2 += 1;
-            let thinned_log2 = self.thinned_log2;
-            self.uses.retain(|(_, granule)| is_kept(*granule, thinned_log2));
+            let granules: BTreeSet<u64> = self.uses.iter().map(|(_, granule)| *granule).collect();
+            if granules.len() >= 2 * GRANULES_MIN && self.thinned_log2 < THINNED_LOG2_MAX {
+                self.thinned_log2 += 1;
+                let thinned_log2 = self.thinned_log2;
+                self.uses.retain(|(_, granule)| is_kept(*granule, thinned_log2));
+            } else {
+                self.uses.drain(..USES_MAX / 2);
+            }
         }
     }
 
@@ -89,7 +97,7 @@ impl Uses {
 /// Whether a granule is one of those that stand for all. Numbers of neighbours are far apart when multiplied by this, the golden ratio.
 fn is_kept(granule: u64, thinned_log2: u32) -> bool {
     let spread = granule.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    thinned_log2 == 0 || spread >> (64 - thinned_log2.min(63)) == 0
+    thinned_log2 == 0 || spread >> (64 - thinned_log2.min(THINNED_LOG2_MAX)) == 0
 }
 
 #[cfg(test)]
@@ -122,6 +130,17 @@ mod tests {
         // Of 2,000,000 uses that part is left, of all looks alike.
         let expected = 2_000_000.0 * uses.share();
         assert!((kept as f64 / expected - 1.0).abs() < 0.01, "{kept} of {expected}");
+        // Few granules, for long: the last looks stand for all.
+        let mut few = Uses::of(4096);
+        for _ in 0..USES_MAX / 100 + 100 {
+            (0..100).for_each(|page| few.page(page));
+            few.looked([]);
+        }
+        assert_eq!(
+            (few.share(), few.all().last().map(|(look, _)| look)),
+            (1.0, Some((USES_MAX / 100 + 99) as u32))
+        );
+        assert!(few.all().count() <= USES_MAX && few.all().next().is_some_and(|(look, _)| look > 1000));
         let of_first = uses.all().filter(|(look, _)| *look == 0).count();
         assert_eq!(uses.all().filter(|(look, _)| *look == 38).count(), of_first);
     }

@@ -76,6 +76,27 @@ impl Named {
         Named::Cflru(CFLRU_WINDOW_DEFAULT),
     ];
 
+    /// Whether a hit puts an item before others in a list. Where many items are hit at once, as by a look at references, such a list would be in
+    /// the order in which they are told, and no longer in that of their uses. The others count hits, mark items, or take their time.
+    pub fn moves_at_hits(self) -> bool {
+        match self {
+            Named::Lru | Named::Slru | Named::S4Lru | Named::Arc | Named::TwoQ | Named::Cflru(_) => true,
+            Named::Fifo
+            | Named::Clock
+            | Named::Clock2
+            | Named::LruLazy
+            | Named::KLru(_)
+            | Named::Redis(_)
+            | Named::Random
+            | Named::Lfu
+            | Named::LfuDa
+            | Named::S3Fifo
+            | Named::Sieve
+            | Named::Lhd
+            | Named::Hyperbolic => false,
+        }
+    }
+
     /// The name, without the parameters.
     pub fn name(self) -> &'static str {
         match self {

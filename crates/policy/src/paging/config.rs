@@ -3,7 +3,7 @@
 use super::page_range::PageRange;
 use crate::Id;
 use crate::frames::{self, Arrival, References, TierConfig};
-use crate::prefetch;
+use crate::{evict, prefetch};
 
 /// The granule by which references are told: with it the 49,152 mappings that a process may have cover 3 GiB. Of twice the size most are used
 /// between two looks that take a tenth of a processor, if uses are at random.
@@ -60,8 +60,9 @@ pub struct Config {
     /// Whether sweeps drop what they have passed, where that pays.
     pub drop_behind: bool,
     /// How the eviction order hears of references: each at once, or when it names the page as a victim, which is spared once. By
-    /// granule the second is safe: where each granule has a page that was used, all are spared alike, and the order is what it was.
-    /// Told at once, all pages would be put into the order of their addresses, which can double the faults of LRU.
+    /// granule a list by recency needs the second: where each granule has a page that was used, all are spared alike, and the order is what
+    /// it was. Told at once, all pages would be put into the order of their addresses, which can double the faults of LRU. A policy that
+    /// counts uses needs the first: it learns how often a page was used, not only whether ([`Config::references_of`]).
     pub references: References,
     /// Whether each write is told. No live pager can tell.
     pub writes_told: bool,
@@ -105,6 +106,11 @@ impl Config {
         config.tiers.insert(0, TierConfig::memory(local_pages));
         config.arrival = Arrival::Spill;
         config
+    }
+
+    /// How a policy hears of references that are told by granule.
+    pub fn references_of(policy: evict::Named) -> References {
+        if policy.moves_at_hits() { References::Sampled } else { References::Told }
     }
 
     /// The tier in place from which pages leave memory as others come: see [`Arrival`].

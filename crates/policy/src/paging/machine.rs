@@ -180,8 +180,13 @@ impl<E: Evict> Paging<E> {
         let begin = along.acts.len();
         self.pages.frames.step(along.now, budget, along.rng, &mut self.pages.acts);
         self.pages.translate(along.acts);
-        // Neighbours side by side: the driver tells the kernel of ranges.
-        along.acts[begin..].sort_unstable_by_key(|act| (matches!(act, Act::Fetch { .. }), act.page()));
+        // Neighbours side by side: the driver tells the kernel of ranges, and asks for those that move within memory in another way.
+        let swap_tier = self.pages.swap_tier;
+        let order = |act: &Act| match *act {
+            Act::PageOut { to, page, .. } => (false, to.is_some_and(|to| to < swap_tier), page),
+            Act::Fetch { from, page, .. } => (true, from < swap_tier, page),
+        };
+        along.acts[begin..].sort_unstable_by_key(order);
     }
 
     /// The frame of a page, which is given one if it has none.

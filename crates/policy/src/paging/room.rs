@@ -31,14 +31,14 @@ impl Room {
 
     /// Whether so little of DRAM is free that what comes next makes something leave.
     pub fn is_full(&self, known_pages: u32) -> bool {
-        self.used_pages(known_pages) + self.next_pages() >= u64::from(self.dram_pages)
+        self.used_pages(known_pages).saturating_add(self.next_pages()) >= u64::from(self.dram_pages)
     }
 
     /// Whether less than half of what comes next has room, and that for pages that are known: a file cache takes what room there is.
     pub fn is_crowded(&self, known_pages: u32) -> bool {
         let used_pages = self.used_pages(known_pages);
         let others = used_pages.saturating_sub(known_pages.into());
-        used_pages + self.next_pages() / 2 >= u64::from(self.dram_pages)
+        used_pages.saturating_add(self.next_pages() / 2) >= u64::from(self.dram_pages)
             && others < u64::from(self.dram_pages / OTHERS_ONE_OF)
     }
 
@@ -58,7 +58,7 @@ impl Room {
 
     /// A page has come to DRAM since it was last told what is used.
     pub fn has_come(&mut self) {
-        self.charged_pages = self.charged_pages.map(|pages| pages + 1);
+        self.charged_pages = self.charged_pages.map(|pages| pages.saturating_add(1));
     }
 
     /// A page has left.

@@ -136,7 +136,10 @@ impl Memory {
             // Here the kernel's reclaim is an order, too.
             reclaim: if setup.order == Order::Kernel { Reclaim::SimulatedKernel } else { Reclaim::Order },
             drop_behind: self.drop_behind && !knows_trace,
-            references: if is_live { frames::References::Sampled } else { frames::References::Told },
+            references: match setup.order {
+                Order::Named(named) if is_live => Config::references_of(named),
+                _ => frames::References::Told,
+            },
             writes_told: !is_live,
             moves_max: MOVES_MAX,
             prefetch: setup.prefetch,

@@ -31,10 +31,11 @@ pub fn nodes_of(pid: u32, addresses: &[u64], nodes: &mut [i32]) -> io::Result<()
 
 /// Moves pages of a process to a node. `status` has then for each the node where it lies, or an error number below zero: those of
 /// [`nodes_of`], -13 (EACCES) for pages that other processes have too, -16 (EBUSY) for pages that are in use in a way that keeps
-/// them where they are, -12 (ENOMEM) where the node is full. Returns how many lie on the node now.
+/// them where they are. Returns how many lie on the node now.
 ///
 /// # Errors
-/// Those of [`nodes_of`], and if there is no such node or the process may not use it. Results until then are in `status`; the
+/// Those of [`nodes_of`], `EINVAL` also while the process ends, `ENOMEM` where the node is full, and if there is no such node or the process
+/// may not use it. Results until then are in `status`; the
 /// rest is [`i32::MIN`].
 pub fn move_to(pid: u32, addresses: &[u64], node: u32, status: &mut [i32]) -> io::Result<usize> {
     let target = i32::try_from(node).map_err(|_| Errno::NODEV)?;
