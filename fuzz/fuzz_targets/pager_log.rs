@@ -1,6 +1,6 @@
-#![no_main]
 //! A log of steering, which anybody may have written: it is replayed to its end or to the first line that cannot be, and whatever it tells keeps
 //! the core's accounts whole, which replaying checks.
+#![no_main]
 
 use libfuzzer_sys::fuzz_target;
 

@@ -183,6 +183,7 @@ def test_memory_that_is_only_reserved_counts_nothing() -> None:
         (["--dram", "64MiB", "--pool", "95:5"], "each node of a pool gives at least 4MiB"),
         (["--dram", "64MiB", "--pool", "50:50", "--evict", "kernel"], "--pool takes a policy, such as --evict lfu-da"),
         (["--dram", "64MiB", "--pool", "50:50", "--how", "swap"], "--pool is for --how kernel or auto"),
+        (["--dram", "64MiB", "--flash", "64MiB", "--log", "/no/such/folder/log"], "cannot make the log /no/such/folder/log"),
         (["--pool", "50:50"], "--pool needs a limit of DRAM: --dram 2GiB"),
     ],
 )

@@ -165,7 +165,7 @@ fn leaves_first(policy: Named, came: [u64; 3], looks: &[&[u64]]) -> u64 {
 #[test]
 fn who_counts_uses_hears_of_each_look_and_a_list_by_recency_when_a_page_is_to_leave() {
     let looks: [&[u64]; 3] = [&[0], &[0, 2], &[0, 1, 2]];
-    for policy in [Named::Lfu, Named::LfuDa, Named::S3Fifo] {
+    for policy in [Named::Lfu, Named::LfuDa] {
         assert_eq!(leaves_first(policy, [0, 1, 2], &looks), 1, "{policy:?}");
     }
     // Where all were used, they are told in the order of addresses; that of their coming stays.

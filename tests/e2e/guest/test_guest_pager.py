@@ -44,7 +44,8 @@ def test_version_2_limits_pages_and_leaves_nothing(guest: type[Machine]) -> None
         assert parts[name].endswith(" ok\ncode 0\n0\n"), result.output
         told = reports[name]
         assert 96 * MIB <= told["required_bytes"] <= 112 * MIB, told
-        assert told["charged_peak_bytes"] <= 48 * MIB and told["flash_peak_bytes"] >= 40 * MIB
+        # The kernel lets a group exceed its limit by some pages for a moment.
+        assert told["charged_peak_bytes"] <= 49 * MIB and told["flash_peak_bytes"] >= 40 * MIB
         assert told["major_faults"] > 0 and told["read_bytes"] >= 90 * MIB
     assert [reports[name]["how"] for name in ("swap", "kernel", "evict")] == ["swap", "kernel", "kernel"]
     assert reports["swap"]["prefetched_pages"] is None
@@ -147,7 +148,7 @@ def test_a_pool_has_local_memory_that_of_the_other_node_and_flash(guest: type[Ma
     assert [local["capacity_bytes"], remote["capacity_bytes"]] == [24 * MIB, 24 * MIB]
     # What the core has in local memory is brought there: never more, and little less. The kernel keeps the sum.
     assert 20 * MIB <= local["peak_bytes"] <= 24 * MIB and 20 * MIB <= remote["peak_bytes"] <= 48 * MIB, told["pool"]["tiers"]
-    assert flash["peak_bytes"] >= 44 * MIB and told["pool"]["charged_peak_bytes"] <= 48 * MIB
+    assert flash["peak_bytes"] >= 44 * MIB and told["pool"]["charged_peak_bytes"] <= 49 * MIB
     # Where nothing has to leave, the hot pages have changed places with local ones in the end.
     local, remote, flash = told["hot"]["tiers"]
     hot_bytes = 24576 * 4096 * 15 // 100

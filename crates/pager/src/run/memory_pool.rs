@@ -4,7 +4,7 @@ use std::io;
 use std::process::Command;
 
 use tiermem_sys::affinity;
-use tiermem_sys::control_group::Group;
+use tiermem_sys::control_group::{Group, bytes_by_node};
 use tiermem_sys::inherited::without_huge_pages;
 use tiermem_sys::numa::{self, Policy, Topology};
 
@@ -51,7 +51,7 @@ impl MemoryPool {
 
     /// The bytes of a group that lie on both nodes, as the kernel tells.
     pub fn use_of(&self, group: &Group) -> Option<PoolBytes> {
-        let by_node = group.bytes_by_node().ok()?;
+        let by_node = bytes_by_node(group).ok()?;
         let of = |node| by_node.get(&node).copied().unwrap_or(0);
         Some(PoolBytes { local: of(self.nodes.local), remote: of(self.nodes.remote) })
     }

@@ -1,7 +1,8 @@
 //! One run of a program: its group and swap are made, it is started there, looked at until it ends, and everything is taken away.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, OpenOptions};
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -70,9 +71,7 @@ pub fn run(options: &Options, stop: &Stop) -> Result<(Report, Vec<Note>), RunErr
         },
     };
     if let Some(path) = options.steer.log.as_ref().filter(|_| is_steered) {
-        // Steering begins later, when it is too late to tell.
-        let made = File::create(path).map(drop);
-        made.map_err(|source| SteerError::Log { path: path.clone(), source })?;
+        try_log(path).map_err(|source| SteerError::Log { path: path.clone(), source })?;
     }
     let reservation = Reservation::make(&options.limits, &shown(&options.command))?;
     match run_there(options, &reservation, &mut command, is_steered, stop) {
@@ -90,6 +89,13 @@ pub fn run(options: &Options, stop: &Stop) -> Result<(Report, Vec<Note>), RunErr
             Err(error)
         }
     }
+}
+
+/// Whether a log can be written there. Steering begins later, when it is too late to tell, or never; then none is left.
+fn try_log(path: &Path) -> io::Result<()> {
+    let is_new = !path.exists();
+    OpenOptions::new().append(true).create(true).open(path)?;
+    if is_new { fs::remove_file(path) } else { Ok(()) }
 }
 
 fn run_there(

@@ -9,16 +9,14 @@ use super::version::Version;
 
 const PAGE_BYTES: u64 = 4096;
 
-impl Group {
-    /// Bytes by node: anonymous memory, the file cache and the swap cache.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn bytes_by_node(&self) -> Result<BTreeMap<u32, u64>, GroupError> {
-        let file = self.path().join("memory.numa_stat");
-        let text = files::read("read the memory by node of", &file)?;
-        Ok(by_node(self.version(), &text))
-    }
+/// Bytes of a group by node: anonymous memory, the file cache and the swap cache.
+///
+/// # Errors
+/// The system's error.
+pub fn bytes_by_node(group: &Group) -> Result<BTreeMap<u32, u64>, GroupError> {
+    let file = group.path().join("memory.numa_stat");
+    let text = files::read("read the memory by node of", &file)?;
+    Ok(by_node(group.version(), &text))
 }
 
 /// Version 1 counts pages and has a sum; version 2 counts bytes, of anonymous memory and of files apart.

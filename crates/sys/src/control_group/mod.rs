@@ -23,6 +23,7 @@ mod tree;
 mod version;
 mod watch;
 
+pub use by_node::bytes_by_node;
 pub use error::GroupError;
 pub use events::Events;
 pub use group::Group;
