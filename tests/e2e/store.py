@@ -14,6 +14,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TESTDATA = ROOT / "crates" / "trace" / "testdata"
@@ -45,6 +46,16 @@ def eventually(what: Callable[[], object], says: str) -> None:
     while not what():
         assert time.monotonic() < deadline, f"it never came about that {says}"
         time.sleep(0.01)
+
+
+def retried(attempt: Callable[[], Any]) -> Any:
+    """What `attempt` yields, in three tries at most."""
+    for _ in range(2):
+        try:
+            return attempt()
+        except AssertionError as error:
+            print(f"once more, since {error}")
+    return attempt()
 
 
 def shards(flags: tuple[str, ...]) -> list[str]:

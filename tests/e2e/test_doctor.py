@@ -12,8 +12,7 @@ import shutil
 import sys
 
 from programs import workload
-from store import tiermem
-from test_observe import retried
+from store import retried, tiermem
 
 FIELDS = ["item", "state", "purpose", "found", "advice"]
 SOURCES = ["refs", "writes", "faults", "damon", "perf-mem", "lackey"]

@@ -21,21 +21,11 @@ from typing import Any
 import pytest
 
 from programs import workload
-from store import MIB, PATIENCE_S, binary, eventually, tiermem
+from store import MIB, PATIENCE_S, binary, eventually, retried, tiermem
 
 # Where the kernel counts DAMON's monitors, if it has DAMON.
 KDAMONDS = pathlib.Path("/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds")
 NODES = pathlib.Path("/sys/devices/system/node/has_memory")
-
-
-def retried(attempt: Callable[[], Any]) -> Any:
-    """What `attempt` yields, in three tries at most."""
-    for _ in range(2):
-        try:
-            return attempt()
-        except AssertionError as error:
-            print(f"once more, since {error}")
-    return attempt()
 
 
 def record(out: pathlib.Path, *arguments: str, code: int = 0) -> tuple[dict, str]:
