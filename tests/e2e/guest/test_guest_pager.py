@@ -113,20 +113,20 @@ def test_version_2_is_attached_to_and_put_back(guest: type[Machine]) -> None:
 # is full. Where pages lie is told while the program runs, and the last telling counts.
 POOL = """
 echo never >/sys/kernel/mm/transparent_hugepage/enabled; mkswap /dev/ram0 >/dev/null || exit 1
-tiermem run --dram 48MiB --pool 50:50 --flash /dev/ram0=128MiB --log /root/pool.log --report /out/pool.json -- \\
+tiermem run --dram 48MiB --pool 50:50 --flash /dev/ram0=128MiB --log pool.log --report /out/pool.json -- \\
     touches --pages 24576 --touches 200000 --check-all &
 runner=$!
 until tiermem pager status --format csv | grep -q touches; do sleep 0.2; done
 echo "== changes"; tiermem pager set dram=24MiB; tiermem pager set evict=kernel
-echo "== pool"; wait $runner; echo "code $?"; tiermem pager replay /root/pool.log; echo "code $?"
+echo "== pool"; wait $runner; echo "code $?"; tiermem pager replay pool.log; echo "code $?"
 echo "== hot"
 tiermem run --tier dram=24MiB --tier numa:1=100MiB --tier flash:/dev/ram0=128MiB --pool tiers --report /out/hot.json -- \\
     touches --pages 24576 --touches 15000000 --hot-pages 15 --hot-from 85 --hot-touches 100 &
 runner=$!; sleep 1
 # The agent has the program's name.
 while program=$(pidof touches | tr ' ' '\\n' | sort -n | head -n 1) && [ "$program" ]; do
-    cat /proc/$program/maps >/root/maps; cat /proc/$program/numa_maps >/root/numa_maps
-    grep -q 'N1=' /root/numa_maps && cp /root/maps /root/numa_maps /out
+    cat /proc/$program/maps >maps; cat /proc/$program/numa_maps >numa_maps
+    grep -q 'N1=' numa_maps && cp maps numa_maps /out
     sleep 0.5
 done 2>/dev/null
 wait $runner; echo "code $?"

@@ -94,6 +94,10 @@ pub fn run(options: &Options, stop: &Stop) -> Result<(Report, Vec<Note>), RunErr
 /// Whether a log can be written there. Steering begins later, when it is too late to tell, or never; then none is left.
 fn try_log(path: &Path) -> io::Result<()> {
     let is_new = !path.exists();
+    // Who reads a pipe would take a first opening and its end for the whole log.
+    if !is_new && !path.is_file() {
+        return Ok(());
+    }
     OpenOptions::new().append(true).create(true).open(path)?;
     if is_new { fs::remove_file(path) } else { Ok(()) }
 }

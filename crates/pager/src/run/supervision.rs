@@ -277,14 +277,8 @@ impl Supervision {
     /// `None` where the group does not tell for once: it is looked at again.
     fn look_now(&mut self) -> Option<Look> {
         let group = self.target.look()?;
-        if let Some(bytes) = self
-            .settings
-            .steer
-            .pool
-            .as_ref()
-            .zip(self.target.group())
-            .and_then(|(pool, group)| pool.use_of(group))
-        {
+        let pool = self.settings.steer.pool.as_ref().zip(self.target.group());
+        if let Some(bytes) = pool.and_then(|(pool, group)| pool.use_of(group)) {
             self.pool_peaks = Some(self.pool_peaks.unwrap_or_default().most(bytes));
         }
         let (swapped_in, swapped_out) = match (group.swapped_in, group.swapped_out) {
